@@ -2,7 +2,6 @@
 
 import functools
 import random
-from typing import Any
 
 import torch
 
@@ -11,7 +10,7 @@ from sandbox.kit import cuda
 from sandbox.kit.blocks import delta_rule
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // One warp: 8 bytes from every member.
 extern "C" __global__ void swap(Px px, uint4* boxes, i64* got, i64 mine, u32 slot) {
     const u32 turn = px_turn(px, slot);
@@ -59,7 +58,7 @@ extern "C" __global__ void pass_on(u32* board, u32* got, u32* counter, u32 turn,
     px_grid_barrier(counter, turn + 1);
     if (threadIdx.x == 0) got[blockIdx.x] = found;
 }
-"""
+""")
 RECURRENCE = (
     delta_rule.SOURCE
     + r"""
@@ -77,6 +76,7 @@ extern "C" __global__ void __launch_bounds__(64 * STEPPING) recur(Px px, const f
 }
 """
 )
+recurrence = cuda.lazy(RECURRENCE)
 RECURRED = ((1, 1, 1, 7, 5), (2, 5, 2, 40, 24), (1, 4, 1, 64, 33))
 """Batch, tokens of a rank, heads, channels, columns."""
 THREADS = 256
@@ -87,18 +87,6 @@ WORDS = (1, 2, 31, 500, 2000)
 BLOCKS_AT_ONCE = 32
 RECORDED = 1024
 """Numbers that a rank pushes in the recorded graph: a multiple of four, so that every part is aligned to 16 bytes."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """The kernels, compiled at the first call."""
-    return cuda.compile(SOURCE)
-
-
-@functools.cache
-def recurrence() -> Any:
-    """The recurrence, compiled at the first call."""
-    return cuda.compile(RECURRENCE.replace("STEPPING", str(THREADS // 64))).recur
 
 
 def _numbers(rank: int, number: int, count: int) -> torch.Tensor:
@@ -234,7 +222,9 @@ def recurred(team: Team, number: int, chance: random.Random) -> Call:
     def call() -> torch.Tensor:
         found = team.out((batch, share, all_heads, columns), torch.float32, "soak: recurred", ring=2)
         boxes = team.empty(delta_rule.boxes_for(mine[2], channels, THREADS), torch.int32, "soak: states").data_ptr()
-        recurrence()[blocks, THREADS](team.px, *mine, zeros, found, boxes if passes_on else 0, sizes)
+        recurrence(STEPPING=THREADS // 64).recur[blocks, THREADS](
+            team.px, *mine, zeros, found, boxes if passes_on else 0, sizes
+        )
         return apart(found, expected, room)
 
     return call

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -29,33 +30,31 @@ CUDA_RANKS = KIT.parent / "rank" / "devices" / "cuda"
 ARCH = "sm_90a"
 OF_TWO = "-DWORLD=2"
 """For sources that need the number of ranks at compile time."""
-BLOCKS = ("columns", "fourier", "reshard", "rows")
-"""Modules of the kit that launch kernels of their own."""
-BLOCKS_BY_DTYPE = (
-    "attention",
-    "candidates",
-    "clipping",
-    "experts",
-    "fan_out",
-    "perceptron",
-    "quantisation",
-    "scattered_gemm",
-    "sharded_adam",
-    "sums",
-)
-"""Modules of the kit that compile one source for each dtype in TYPES."""
-HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
-VARIANTS = {
-    "fla_kimi_delta_attention_cp_tp": [(2,), (1,), (4,)],  # groups of 64 key channels
-    "fla_gated_deltanet_cp": [(2,), (1,), (4,)],
-    "tp_rms_norm": [(4,)],  # words per lane
-    "gemv_decode": [(1,), (4,)],  # tiles
-    "hyena_forward_cp": [(64,), (16384,)],  # samples of the sequence
-    "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps per row
-    "blocked_fp8_dequantize": [(False,), (True,)],  # whether the input is 8-bit codes
-    "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
+FLOATS, UNITS = ("bfloat16", "float16", "float32"), ("uint16", "uint32")
+BLOCKS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("attention", "candidates", "clipping", "experts", "fan_out", "perceptron"), FLOATS),
+    **dict.fromkeys(("quantisation", "scattered_gemm", "sharded_adam", "sums"), FLOATS),
+    **dict.fromkeys(("columns", "reshard", "rows"), UNITS),
+    "fourier": ("uint32", "uint64"),
 }
-"""Arguments of a house kernel's `kernel_for` after the dtype."""
+"""The dtypes of the modules of the kit that launch kernels of their own."""
+HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.lazy(" in p.house_source]
+VARIANTS: dict[str, list[dict[str, object]]] = {
+    "sharded_adam": [{"WORLD": 8}],
+    "fla_kimi_delta_attention_cp_tp": [{"OF_64": groups, "STEPPING": 4} for groups in (2, 1, 4)],
+    "fla_gated_deltanet_cp": [{"OF_64": groups, "STEPPING": 4} for groups in (2, 1, 4)],
+    "tp_rms_norm": [{"KEPT": 4, "REREAD": 0}, {"KEPT": 8, "REREAD": 1}],
+    "gemv_decode": [{"TILES": 1}, {"TILES": 4}],
+    "with_convolution": [
+        {"TILE": "__shared__ float2 tile[68];", "LENGTH": 64},
+        {"TILE": "extern __shared__ float2 tile[];", "LENGTH": 16384},
+    ],
+    "hyena_conv1d_boundary_exchange": [{"WINDOW": 7}, {"WINDOW": 0}],
+    "vocab_parallel_cross_entropy_loss": [{"WARPS": 1}, {"WARPS": 8}],
+    "blocked_fp8_dequantize": [{"CODE": "uint8_t", "EACH": 4}, {"CODE": "float", "EACH": 1}],
+    "load_balancing_loss_fn": [{"LANES": lanes, "WORDS": words} for lanes, words in ((1, 1), (8, 1), (32, 2), (32, 4))],
+}
+"""Words of a source and their values, by block, problem or the name of what `cuda.lazy` returns."""
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """False in continuous integration, which installs the compilers. Machines with GPUs have their own."""
 
@@ -105,15 +104,12 @@ def _literals() -> dict[str, str]:
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
     found["recurrence"] = device_blocks.RECURRENCE.replace("STEPPING", "4")
     found |= {name: (CUDA_RANKS / f"{name}.cu").read_text() for name in ("calibration", "transfers")}
-    found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
     for path in [*KIT.glob("examples/*_cuda.py"), KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py"]:
         for node in ast.parse(path.read_text()).body:
-            if (
-                isinstance(node, ast.Assign)
-                and isinstance(node.value, ast.Constant)
-                and "__global__" in str(node.value.value)
-            ):
-                found[path.stem] = node.value.value
+            value = node.value if isinstance(node, ast.Assign) else None
+            value = value.args[0] if isinstance(value, ast.Call) and value.args else value
+            if isinstance(value, ast.Constant) and "__global__" in str(value.value):
+                found[path.stem] = str(value.value).replace("TYPE", "bf16")
     return found
 
 
@@ -128,16 +124,19 @@ def _main_dtype(problem: Problem) -> str:
 
 
 def _compilations() -> Iterator[Any]:
-    """Every house kernel in every dtype and variant. All but the first variant of the main dtype are marked long."""
+    """Every text of a house kernel in every dtype and variant. All but the first variant of the main dtype are marked long."""
     for problem in HOUSE:
-        if "def kernels(" in str(problem.house_source):
-            yield pytest.param(problem, None, (), id=problem.slug, marks=pytest.mark.problems)
-            continue
-        variants = VARIANTS.get(problem.slug, [()])
-        for dtype, more in itertools.product(problem.dtypes, variants):
-            main = (dtype, more) == (_main_dtype(problem), variants[0])
-            name = "-".join([problem.slug, dtype, *map(str, more)])
-            yield pytest.param(problem, dtype, more, id=name, marks=pytest.mark.problems if main else pytest.mark.long)
+        text = str(problem.house_source)
+        for name in re.findall(r"^(\w+) = cuda\.lazy\(", text, re.MULTILINE):
+            plain = f"{name}()" in text
+            moves = re.search(rf"{name}\((cuda\.unit_of|unit|WORDS)", text)
+            dtypes = [None] if plain else UNITS if moves else problem.dtypes
+            variants = VARIANTS.get(name) or VARIANTS.get(problem.slug, [{}])
+            for dtype, words in itertools.product(dtypes, variants):
+                main = (dtype, words) == (dtypes[0] if plain or moves else _main_dtype(problem), variants[0])
+                label = "-".join([problem.slug, name, str(dtype), *map(str, words.values())])
+                mark = pytest.mark.problems if main else pytest.mark.long
+                yield pytest.param(problem, name, dtype, words, id=label, marks=mark)
 
 
 def _has_nvrtc() -> bool:
@@ -159,7 +158,7 @@ def _nvcc() -> str | None:
 
 def test_every_example_and_template_is_found():
     examples = [path for path in KIT.glob("examples/*_cuda.py") if "__global__" in path.read_text()]
-    assert len(_literals()) == 6 + len(BLOCKS) + len(examples)
+    assert len(_literals()) == 6 + len(examples)
 
 
 @needs_nvrtc
@@ -251,28 +250,30 @@ def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", _first_here(("bfloat16", "float16", "float32"), "bfloat16"))
-@pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=[pytest.mark.long] if dtype != dtypes[0] else [])
+        for name, dtypes in BLOCKS.items()
+        for dtype in dtypes
+    ],
+)
 def test_block_of_kit_compiles_in_every_dtype(name, dtype, cubins):
     block = types.ModuleType(name)
     path = KIT / "blocks" / f"{name}.py"
     block.__file__ = str(path)
     exec(path.read_text(), block.__dict__)
-    block.kernel_for(getattr(torch, dtype))
+    block.kernel_for(getattr(torch, dtype), **VARIANTS.get(name, [{}])[0])
     assert [cubin[:4] for cubin in cubins] == [b"\x7fELF"]
-    assert len(block.TYPES) == 3
 
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize(("problem", "dtype", "more"), [*_compilations()])
-def test_a_house_kernel_compiles_in_every_dtype(problem, dtype, more, cubins):
+@pytest.mark.parametrize(("problem", "name", "dtype", "words"), [*_compilations()])
+def test_a_house_kernel_compiles_in_every_dtype(problem, name, dtype, words, cubins):
     module = types.ModuleType("kernel")
     exec(problem.house_source, module.__dict__)
-    if dtype is None:
-        module.kernels()
-    else:
-        module.kernel_for(getattr(torch, dtype), *more)
+    module.__dict__[name](dtype and getattr(torch, dtype), **words)
     assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
     assert cubins
 

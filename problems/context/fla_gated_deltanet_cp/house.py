@@ -4,9 +4,6 @@ States stay in registers from step to step: there is no triangular system, and o
 memory. Tiles of results are stored in the memory of the tokens' ranks while the next tokens are computed.
 """
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch.nn import functional
@@ -14,7 +11,7 @@ from torch.nn import functional
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import delta_rule
 
-ENTRY = r"""
+ENTRIES = r"""
 struct Gated {
     static const bool BY_CHANNEL = false;
     static __device__ float least() { return 1e-6f; }
@@ -24,14 +21,12 @@ struct Gated {
         return expf(-slope * (x > 20 ? x : log1pf(expf(x))));
     }
 };
-extern "C" __global__ void __launch_bounds__(64 * WARPS) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+extern "C" __global__ void __launch_bounds__(64 * STEPPING) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, PxNumbers n) {
     const i64 own = n.at[3], share = n.at[1];
     const Steps steps = {n.at[0], share * px.world, share, n.at[2], own, n.at[4], n.at[5], own * px.world, own * px.rank};
-    delta_rule<TYPE, GROUPS, WARPS, Gated>(px, q, k, v, gate, beta, a_log, dt_bias, out, 0, steps);
+    delta_rule<TYPE, OF_64, STEPPING, Gated>(px, q, k, v, gate, beta, a_log, dt_bias, out, 0, steps);
 }
-"""
-DEAL = r"""
 // Sends part p of every row to member p. from: [batch][share][W][width]; to: [batch][W][share][width], symmetric.
 static __device__ void deal(const Px& px, const TYPE* from, TYPE* to, i64 batch, i64 share, i64 width) {
     const i64 each = 16 / sizeof(TYPE), words = (width + each - 1) / each, all = batch * share * words;
@@ -56,7 +51,7 @@ static __device__ void deal(const Px& px, const TYPE* from, TYPE* to, i64 batch,
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(64 * WARPS) deal_heads(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+extern "C" __global__ void __launch_bounds__(64 * STEPPING) deal_heads(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, TYPE* own_q, TYPE* own_k, TYPE* own_v, TYPE* own_gate, TYPE* own_beta, PxNumbers n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 batch = n.at[0], share = n.at[1];
@@ -68,15 +63,8 @@ extern "C" __global__ void __launch_bounds__(64 * WARPS) deal_heads(Px px, const
     px_turn_barrier(px, blockIdx.x, turn);  // the tokens of all ranks have arrived
 }
 """
+kernel_for = cuda.lazy(delta_rule.SOURCE + ENTRIES)
 BLOCKS, THREADS = 264, 256
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
-    """Compiles deal_heads, and step_through for up to 64·groups key channels, at the first call."""
-    entries = (ENTRY + DEAL).replace("TYPE", delta_rule.TYPES[dtype]).replace("GROUPS", str(groups))
-    entries = entries.replace("WARPS", str(THREADS // 64))
-    return cuda.compile(delta_rule.SOURCE + entries)
 
 
 def solution(
@@ -96,11 +84,11 @@ def solution(
     """
     batch, share, heads, channels = q.shape
     value_heads, columns = v.shape[2:]
-    if not q.is_cuda or q.dtype not in delta_rule.TYPES or channels > delta_rule.MOST_CHANNELS:
+    if not q.is_cuda or q.dtype not in cuda.FLOATS or channels > delta_rule.MOST_CHANNELS:
         return by_library(q, k, v, gate, beta, a_log, dt_bias, group)
     team = symm.team(group)
     world = team.world
-    kernels = kernel_for(q.dtype, delta_rule.groups_for(channels))
+    kernels = kernel_for(q.dtype, OF_64=delta_rule.groups_for(channels), STEPPING=THREADS // 64)
     sizes = [batch, share, heads // world, value_heads // world, channels, columns]
     tensors = [x.contiguous() for x in (q, k, v, gate, beta)]
     out = torch.empty_like(tensors[2])

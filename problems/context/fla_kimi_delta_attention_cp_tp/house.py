@@ -5,9 +5,6 @@ token, the block stores them in the next rank's memory, as words with flags. The
 Successive calls overlap: a rank starts the next call while its successor works on this one.
 """
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch.nn import functional
@@ -23,25 +20,15 @@ struct Kimi {
     static __device__ float strength(float beta) { return 1 / (1 + expf(-beta)); }
     static __device__ float decay(float gate, float slope, float bias) { return expf(-5 / (1 + expf(-slope * (gate + bias)))); }
 };
-extern "C" __global__ void __launch_bounds__(64 * WARPS) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+extern "C" __global__ void __launch_bounds__(64 * STEPPING) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, uint4* boxes, PxNumbers n) {
     const Steps steps = {n.at[0], n.at[1], n.at[1], n.at[2], n.at[2], n.at[3], n.at[4], n.at[2], 0};
-    delta_rule<TYPE, GROUPS, WARPS, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
+    delta_rule<TYPE, OF_64, STEPPING, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
 }
 """
+kernel_for = cuda.lazy(delta_rule.SOURCE + ENTRY)
 BLOCKS, THREADS = 264, 256
 """Two blocks on each multiprocessor; a block takes every BLOCKS-th slice of the states."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
-    """Compiles the kernel for up to 64·groups key channels at the first call."""
-    entry = (
-        ENTRY.replace("TYPE", delta_rule.TYPES[dtype])
-        .replace("GROUPS", str(groups))
-        .replace("WARPS", str(THREADS // 64))
-    )
-    return cuda.compile(delta_rule.SOURCE + entry).step_through
 
 
 def solution(
@@ -61,8 +48,11 @@ def solution(
     any): the sum is float32 and rounded to q's dtype.
     """
     batch, tokens, heads, channels = q.shape
-    use_kernel = q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS
-    kernel = kernel_for(q.dtype, delta_rule.groups_for(channels)) if use_kernel else None  # compiled before any barrier
+    use_kernel = q.is_cuda and q.dtype in cuda.FLOATS and channels <= delta_rule.MOST_CHANNELS
+    kernel = None
+    if use_kernel:  # compiled before any barrier
+        groups = delta_rule.groups_for(channels)
+        kernel = kernel_for(q.dtype, OF_64=groups, STEPPING=THREADS // 64).step_through
     partners = symm.team(tp_group) if tp_group is not None else None
     sums = None
     if partners is not None and partners.world > 1:

@@ -1,6 +1,5 @@
 """House kernel: causal short convolution; blocks send the ends of chunks to the neighbours, then convolve rows."""
 
-import functools
 from typing import Any
 
 import torch
@@ -8,7 +7,7 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // x, y: [rows][2 chunk]; weight: [filters][taps], where a row uses filter row % filters. boxes: [2 (turns)][2 (chunks)]
 // [rows][halo] words of 8 bytes, a sample's bits and a flag, symmetric; halo = taps - 1. The samples before rank r's first
 // chunk are the end of rank r-1's first chunk, those before its second chunk the end of rank r+1's second. The sequence is
@@ -29,39 +28,39 @@ template <class T> static __device__ u32 bits_of(T value) {
 }
 // Convolves rows; a block has every gridDim.x-th row. TAPS: taps of the window in registers; the filter is padded with zeros in
 // front to this length, and a thread computes a word of 16 bytes at a time. TAPS = 0: any number of taps, one output at a time.
-template <class T, int TAPS> static __device__ void convolve(
-        const Px& px, const T* x, const T* weight, T* y, u64* boxes, i64 rows, i64 filters, i64 chunk, int taps) {
+extern "C" __global__ void __launch_bounds__(256) convolve_rows(Px px, const TYPE* x, const TYPE* weight, TYPE* y, u64* boxes,
+        i64 rows, i64 filters, i64 chunk, int taps) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int halo = taps - 1, each = 16 / sizeof(T);
+    const int halo = taps - 1, each = 16 / sizeof(TYPE);
     u64* box = boxes + (i64)(turn & 1) * 2 * rows * halo;
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x)  // send the halos of all rows of this block
         for (int i = threadIdx.x; i < 2 * halo; i += blockDim.x) {
             const int which = i / halo, place = i % halo, peer = which ? px.rank - 1 : px.rank + 1;
             if (peer < 0 || peer >= px.world) continue;
-            const T last = x[row * 2 * chunk + which * chunk + chunk - halo + place];
+            const TYPE last = x[row * 2 * chunk + which * chunk + chunk - halo + place];
             px_st_ll(px_at(px, peer, box) + (which * rows + row) * halo + place, bits_of(last), turn);
         }
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        const T* from = x + row * 2 * chunk;
-        const T* filter = weight + row % filters * taps;
-        if constexpr (TAPS > 0) {
-            float tap[TAPS];
+        const TYPE* from = x + row * 2 * chunk;
+        const TYPE* filter = weight + row % filters * taps;
+        if (WINDOW > 0) {
+            float tap[WINDOW + 1];
             #pragma unroll
-            for (int j = 0; j < TAPS; ++j) tap[j] = j < TAPS - taps ? 0.0f : to_float(filter[j - (TAPS - taps)]);
+            for (int j = 0; j < WINDOW; ++j) tap[j] = j < WINDOW - taps ? 0.0f : to_float(filter[j - (WINDOW - taps)]);
             for (i64 word = threadIdx.x; word * each < 2 * chunk; word += blockDim.x) {
                 const int which = word * each >= chunk;
                 float window[8 + 8];  // the eight samples before this word, then the word's own
-                px_unpack<T>(px_ld16(from + word * each), window + 8);
+                px_unpack<TYPE>(px_ld16(from + word * each), window + 8);
                 if (word * each == which * chunk) {
                     #pragma unroll
                     for (int back = 1; back <= 8; ++back)
                         window[8 - back] = back <= halo ? sample_before(px, from, box, rows, chunk, halo, row, which, back,
                                 turn) : 0;
                 } else {
-                    px_unpack<T>(px_ld16(from + (word - 1) * each), window + 8 - each);
+                    px_unpack<TYPE>(px_ld16(from + (word - 1) * each), window + 8 - each);
                     if (each < 8) {
                         if (word * each - 8 >= which * chunk) {
-                            px_unpack<T>(px_ld16(from + word * each - 8), window);
+                            px_unpack<TYPE>(px_ld16(from + word * each - 8), window);
                         } else {
                             #pragma unroll
                             for (int back = 1; back <= 4; ++back)  // samples before the chunk
@@ -75,9 +74,9 @@ template <class T, int TAPS> static __device__ void convolve(
                 for (int e = 0; e < each; ++e) {
                     out[e] = 0;
                     #pragma unroll
-                    for (int j = 0; j < TAPS; ++j) out[e] += tap[j] * window[8 + e - (TAPS - 1) + j];
+                    for (int j = 0; j < WINDOW; ++j) out[e] += tap[j] * window[8 + e - (WINDOW - 1) + j];
                 }
-                px_st16(y + row * 2 * chunk + word * each, px_pack<T>(out));
+                px_st16(y + row * 2 * chunk + word * each, px_pack<TYPE>(out));
             }
         } else {
             for (i64 i = threadIdx.x; i < 2 * chunk; i += blockDim.x) {
@@ -89,30 +88,16 @@ template <class T, int TAPS> static __device__ void convolve(
                                                  : sample_before(px, from, box, rows, chunk, halo, row, which, -at, turn);
                     total += to_float(filter[j]) * sample;
                 }
-                y[row * 2 * chunk + i] = from_float<T>(total);
+                y[row * 2 * chunk + i] = from_float<TYPE>(total);
             }
         }
     }
     px_reach(px, blockIdx.x, turn);
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) convolve_rows(
-        Px px, const TYPE* x, const TYPE* weight, TYPE* y, u64* boxes, i64 rows, i64 filters, i64 chunk, int taps) {
-    convolve<TYPE, WINDOW>(px, x, weight, y, boxes, rows, filters, chunk, taps);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 1000, 256
 WINDOWS = (4, 7, 9)
 """Windows in taps: a thread computes 16-byte words from a window in registers, or one sample at a time if none fits."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, window: int = 7) -> Any:
-    """Compiles the kernel for filters of up to `window` taps (0: any number) at the first call."""
-    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WINDOW", str(window))
-    return cuda.compile(SOURCE + entry).convolve_rows
 
 
 def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -136,7 +121,7 @@ def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | N
     whole_words = chunk * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
     window = next((size for size in WINDOWS if taps <= size and whole_words), 0)
     blocks = -(-rows // -(-rows // BLOCKS))  # about the same number of rows for each
-    launch = kernel_for(x.dtype, window)[blocks, THREADS]
+    launch = kernel_for(x.dtype, WINDOW=window).convolve_rows[blocks, THREADS]
     launch(team.px, x, weight, result, boxes, rows, x.shape[1], chunk, taps)
     return result
 

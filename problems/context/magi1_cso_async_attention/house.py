@@ -5,9 +5,9 @@ import contextlib
 import torch
 import torch.distributed as dist
 
-from sandbox.kit import symm
+from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.attention import attend
-from sandbox.kit.blocks.columns import copy_rows, kernels, stream_barrier
+from sandbox.kit.blocks.columns import copy_rows, kernel_for, stream_barrier
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.side_stream import beside, join
 
@@ -41,7 +41,7 @@ def solution(
         key_value = key_value.repeat_interleave(world // key_value.shape[1], dim=1)
     team, is_cuda = symm.team(group), query.is_cuda
     if is_cuda:
-        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+        kernel_for(cuda.unit_of(query))  # before the ranks exchange: see `cuda.lazy`
     pairs = reshard(key_value.reshape(ranges, -1, *key_value.shape[1:]), 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]
     queries = reshard(query.reshape(ranges, -1, *query.shape[1:]), 2, 1, team)  # [R, W*b, Hq/W, Dh]
     kept = clip_token_nums or pairs.shape[1]

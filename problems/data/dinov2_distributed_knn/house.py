@@ -1,8 +1,5 @@
 """House kernel: nearest neighbours; one launch spreads the queries, the library multiplies, one selects and merges."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
@@ -79,8 +76,8 @@ template <class T> static __device__ void choose(const T* from, i64 columns, u32
 // from first.at[r] on. most: the largest number of queries of a rank. A block works on the queries with the same numbers on all
 // ranks. It sends the k largest values of each, with their labels, to the query's owner. boxes: [W (senders)][most][k] words of
 // 16 bytes, symmetric. Then it merges what it has received for this rank's own queries. similarities, nearest: [own queries][k].
-template <class T> static __device__ void search(const Px& px, const T* found, const i64* labels, uint4* boxes, T* similarities,
-        i64* nearest, i64 columns, int column_bits, int k, i64 most, const PxNumbers& first) {
+extern "C" __global__ void __launch_bounds__(512, 2) search_rows(Px px, const TYPE* found, const i64* labels, uint4* boxes,
+        TYPE* similarities, i64* nearest, i64 columns, int column_bits, int k, i64 most, PxNumbers first) {
     const u32 turn = px_turn(px, blockIdx.x);
     __shared__ u64 entries[LIST], listed[MOST];
     __shared__ float values[PX_MAX_WORLD][MOST];
@@ -88,11 +85,11 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
         for (int away = 1; away <= px.world; ++away) {  // this rank's own queries last
             const int owner = (px.rank + away) % px.world;
             if (query >= first.at[owner + 1] - first.at[owner]) continue;
-            choose<T>(found + (first.at[owner] + query) * columns, columns, k, column_bits, entries, listed);
+            choose<TYPE>(found + (first.at[owner] + query) * columns, columns, k, column_bits, entries, listed);
             uint4* there = px_at(px, owner, boxes) + (px.rank * most + query) * k;
             for (int i = threadIdx.x; i < k; i += blockDim.x) {
                 const u64 mask = (1ull << column_bits) - 1, label = labels[mask - (listed[i] & mask)];
-                const float value = value_of<T>((u32)(listed[i] >> column_bits));
+                const float value = value_of<TYPE>((u32)(listed[i] >> column_bits));
                 px_st16(there + i, make_uint4(__float_as_uint(value), 0, (u32)label, (u32)(label >> 32)));
             }
         }
@@ -120,7 +117,7 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
             }
             if (place >= k) continue;
             const i64 at = query * k + place;
-            similarities[at] = from_float<T>(value);
+            similarities[at] = from_float<TYPE>(value);
             nearest[at] = (i64)((u64)word.w << 32 | word.z);
         }
         __syncthreads();
@@ -128,21 +125,9 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
 }
 """
 )
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512, 2) search_rows(Px px, const TYPE* found, const i64* labels, uint4* boxes,
-        TYPE* similarities, i64* nearest, i64 columns, int column_bits, int k, i64 most, PxNumbers first) {
-    search<TYPE>(px, found, labels, boxes, similarities, nearest, columns, column_bits, k, most, first);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SOURCE)
 BLOCKS, THREADS = 264, 512
 MOST_NEIGHBOURS = 512
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the module with both kernels at the first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def solution(
@@ -162,9 +147,9 @@ def solution(
     if max_k > columns:
         raise ValueError(f"max_k is {max_k}, but this rank has only {columns} training features")
     queries, team = test_features_rank.contiguous(), symm.team(group)
-    on_gpu = queries.is_cuda and queries.dtype in TYPES and 0 < max_k <= MOST_NEIGHBOURS
+    on_gpu = queries.is_cuda and queries.dtype in cuda.FLOATS and 0 < max_k <= MOST_NEIGHBOURS
     if on_gpu:
-        kernel_for(queries.dtype)  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+        kernel_for(queries.dtype)  # before the ranks exchange: see `cuda.lazy`
     counts = [count for (count,) in team.gather_numbers(queries.shape[0])]
     most, first = max(counts), [sum(counts[:rank]) for rank in range(team.world + 1)]
     if not on_gpu or most == 0 or width == 0:

@@ -1,15 +1,13 @@
 """House kernel: Sinkhorn-Knopp without rewriting the matrix; each pass computes row sums and the next column sums."""
 
-import functools
 import math
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // E = exp(x / temperature). The result is E[b][k] * weight[k] / (sum over k of E[b][k] * weight[k]). weight[k] is 1 / (sum over
 // all samples b of E[b][k] / row_sum[b]), where row_sum is the sum over k with the previous weights, and 1 in the first pass.
 // Total mass, number of samples and number of prototypes cancel.
@@ -146,15 +144,9 @@ extern "C" __global__ void __launch_bounds__(256) join(
     }
     px_reach(px, blockIdx.x, turn);
 }
-"""
+""")
 BLOCKS, THREADS = 256, 256
 """At most two blocks on each multiprocessor, so that all blocks of a team are resident at the same time."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
@@ -173,7 +165,7 @@ def solution(
     (rows, columns), parts = scores.shape, -(-scores.shape[1] // (16 * THREADS))
     if not scores.is_cuda or n_iterations < 1 or not 0 < parts <= BLOCKS:
         return by_library(scores, teacher_temp, n_masked_patches_tensor, n_iterations, group)
-    made = kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+    made = kernels()  # before the ranks exchange: see `cuda.lazy`
     team, teams = symm.team(group), BLOCKS // parts
     boxes = team.empty((2, team.world, columns), torch.int64, "column sums")
     partial, weights = scores.new_empty(teams, columns), scores.new_empty(columns)

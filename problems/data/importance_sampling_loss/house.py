@@ -6,18 +6,16 @@ written. One more launch computes all tokens' results, and exchanges sums and ex
 speed.
 """
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // A block updates the state of one row with the vocabulary's columns from `first` on. logits: [rows][width]; state: [rows][3],
 // {largest, sum of exponentials, label's logit} of the columns so far.
-template <class T> static __device__ void read(const T* logits, const i64* labels, float* state, i64 first, i64 width) {
+extern "C" __global__ void __launch_bounds__(256) read_logits(const TYPE* logits, const i64* labels, float* state, i64 first,
+        i64 width) {
     const i64 row = blockIdx.x, column = labels[row] - first;
     const PxMass here = px_block_mass(px_mass(logits + row * width, width, threadIdx.x, blockDim.x));
     if (threadIdx.x != 0) return;
@@ -36,8 +34,8 @@ static __device__ void add(Sums& to, const Sums& more) {
 // One block calls this: writes each token's log-probability and loss, and means over the tokens of all ranks. state: as in
 // `read`; labels, old, advantages, logprobs, losses: [rows]. boxes: [4 (warps)][2 (turns)][W] words of 16 bytes, as in px_swap.
 // out: [6], the loss, then the five metrics.
-template <class T> static __device__ void finish(const Px& px, const float* state, const i64* labels, const T* old,
-        const T* advantages, i64 ignored, uint4* boxes, T* logprobs, T* losses, float* out, i64 rows) {
+extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const float* state, const i64* labels, const TYPE* old,
+        const TYPE* advantages, i64 ignored, uint4* boxes, TYPE* logprobs, TYPE* losses, float* out, i64 rows) {
     __shared__ Sums all[1024];
     __shared__ float ranks[8][PX_MAX_WORLD];
     const u32 turn = px_turn(px, 0);
@@ -51,7 +49,7 @@ template <class T> static __device__ void finish(const Px& px, const float* stat
             loss = -ratio * to_float(advantages[i]);
             add(sums, {loss, ratio, ratio - delta - 1, -logprob, 1, ratio, ratio});
         }
-        logprobs[i] = from_float<T>(logprob), losses[i] = from_float<T>(loss);
+        logprobs[i] = from_float<TYPE>(logprob), losses[i] = from_float<TYPE>(loss);
     }
     all[threadIdx.x] = sums;
     for (int half = blockDim.x / 2; half > 0; half /= 2) {
@@ -81,28 +79,11 @@ template <class T> static __device__ void finish(const Px& px, const float* stat
     }
     px_reach(px, 0, turn);
 }
-"""
-ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(256) read_logits(
-        const TYPE* logits, const i64* labels, float* state, i64 first, i64 width) {
-    read(logits, labels, state, first, width);
-}
-extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const float* state, const i64* labels, const TYPE* old,
-        const TYPE* advantages, i64 ignored, uint4* boxes, TYPE* logprobs, TYPE* losses, float* out, i64 rows) {
-    finish(px, state, labels, old, advantages, ignored, boxes, logprobs, losses, out, rows);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 THREADS = 256
 CACHED = 24 << 20
 """Bytes of logits per slice: with the slice of the head they stay in the cache of 50 MB."""
 CLAMP = 20.0
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles read_logits and finish_tokens at the first call."""
-    return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
 def solution(

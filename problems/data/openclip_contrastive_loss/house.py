@@ -1,6 +1,5 @@
 """House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up in the cache."""
 
-import functools
 from typing import Any
 
 import torch
@@ -9,9 +8,9 @@ from torch.nn import functional
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Stores this rank's n elements of text at all ranks. texts: [W (senders)][n], symmetric.
-template <class T> static __device__ void send(const Px& px, const T* text, T* texts, i64 n) {
+extern "C" __global__ void __launch_bounds__(512) send_texts(Px px, const TYPE* text, TYPE* texts, i64 n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (int away = 1; away <= px.world; ++away)
@@ -57,8 +56,8 @@ template <class T> static __device__ float block_sum(
 }
 // Launch number `launch` of a call writes its blocks' sums to partial: [launches][gridDim.x]. Only the last launch has `loss`:
 // its last block adds up all sums and writes the loss. done: a counter, 0 before and after.
-template <class T> static __device__ void add_up(const T* dots, i64 rows, i64 width, i64 diagonal, float scale, float bias,
-        float* partial, int launch, u32* done, T* loss, i64 images) {
+extern "C" __global__ void __launch_bounds__(256) add_up_pairs(const TYPE* dots, i64 rows, i64 width, i64 diagonal, float scale,
+        float bias, float* partial, int launch, u32* done, TYPE* loss, i64 images) {
     __shared__ double sums[256];
     const float sum = block_sum(dots, rows, width, diagonal, scale, bias, sums);
     if (threadIdx.x == 0) partial[launch * gridDim.x + blockIdx.x] = sum;
@@ -70,19 +69,9 @@ template <class T> static __device__ void add_up(const T* dots, i64 rows, i64 wi
         __syncthreads();
         if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     }
-    if (threadIdx.x == 0) *loss = from_float<T>((float)(sums[0] / images));
+    if (threadIdx.x == 0) *loss = from_float<TYPE>((float)(sums[0] / images));
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) send_texts(Px px, const TYPE* text, TYPE* texts, i64 n) {
-    send(px, text, texts, n);
-}
-extern "C" __global__ void __launch_bounds__(256) add_up_pairs(const TYPE* dots, i64 rows, i64 width, i64 diagonal, float scale,
-        float bias, float* partial, int launch, u32* done, TYPE* loss, i64 images) {
-    add_up(dots, rows, width, diagonal, scale, bias, partial, launch, done, loss, images);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 528, 256
 SENDING_BLOCKS = 32
 """Blocks of the exchange of texts; few, because they run beside a product."""
@@ -91,12 +80,6 @@ CHUNK = 1 << 24
 BESIDE: Any = torch.cuda.Stream(priority=-1) if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
 
 symm.reserve(2 << 30)
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles both kernels at the first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def solution(

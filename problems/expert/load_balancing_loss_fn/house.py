@@ -1,16 +1,14 @@
 """House kernel: load-balancing loss; one pass keeps all sums in registers, the last block exchanges the losses."""
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm, tables
 
-SOURCE = r"""
-template <int LANES> static __device__ u32 largest(u32 value) {  // over the lanes that share a row
+kernel_for = cuda.lazy(r"""
+static __device__ u32 largest(u32 value) {  // over the lanes that share a row
     if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
     #pragma unroll
     for (int away = LANES / 2; away > 0; away /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, away));
@@ -20,9 +18,9 @@ template <int LANES> static __device__ u32 largest(u32 value) {  // over the lan
 // address of layer l. mask: [rows], 0 for rows that do not count; without a mask all count. LANES lanes share a row and have
 // WORDS words of 16 bytes each. A lane has the same experts in every row, so it keeps their sums and hits in registers. partial:
 // [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, 0 before and after. boxes: as in px_swap.
-template <class T, int LANES, int WORDS> static __device__ void balance(const Px& px, const PxNumbers& few, const i64* many,
-        const i64* mask, u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
-    const int each = 16 / sizeof(T), held = WORDS * (16 / sizeof(T)), lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
+extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers few, const i64* many, const i64* mask,
+        u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
+    const int each = 16 / sizeof(TYPE), held = WORDS * (16 / sizeof(TYPE)), lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
     float sums[held];
     u32 hits[held];
     #pragma unroll
@@ -32,12 +30,12 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
     for (i64 base = first; base < all; base += step) {
         const i64 i = base + threadIdx.x % 32 / LANES;
         const bool counts = i < all && (!mask || mask[i % rows]);
-        const T* row = counts ? (const T*)px_number(few, many, (int)(i / rows)) + i % rows * experts : 0;
+        const TYPE* row = counts ? (const TYPE*)px_number(few, many, (int)(i / rows)) + i % rows * experts : 0;
         float value[held], peak = -px_infinity(), total = 0;
         #pragma unroll
         for (int w = 0; w < WORDS; ++w) {
             const int at = (w * LANES + lane) * each;
-            px_unpack<T>(counts ? px_ld_part(row, at, experts) : make_uint4(0, 0, 0, 0), value + w * each);
+            px_unpack<TYPE>(counts ? px_ld_part(row, at, experts) : make_uint4(0, 0, 0, 0), value + w * each);
             #pragma unroll
             for (int e = 0; e < each; ++e) {
                 if (at + e >= experts) value[w * each + e] = -px_infinity();
@@ -53,7 +51,7 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
         u32 key[held];  // 0: no expert, or chosen already. Probabilities are not negative, so their bits sort like them
         #pragma unroll
         for (int j = 0; j < held; ++j) {
-            const float rounded = to_float(from_float<T>(value[j] / total));
+            const float rounded = to_float(from_float<TYPE>(value[j] / total));
             if (counts) sums[j] += rounded;
             key[j] = (j / each * LANES + lane) * each + j % each < experts ? __float_as_uint(rounded) + 1 : 0;
         }
@@ -61,8 +59,8 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
             u32 best = 0;
             #pragma unroll
             for (int j = 0; j < held; ++j) best = max(best, key[j]);
-            const u32 top = largest<LANES>(best);
-            bool mine = largest<LANES>(best == top ? LANES - lane : 0) == LANES - lane;  // the first lane that has it
+            const u32 top = largest(best);
+            bool mine = largest(best == top ? LANES - lane : 0) == LANES - lane;  // the first lane that has it
             #pragma unroll
             for (int j = 0; j < held; ++j) {
                 if (!mine || key[j] != top) continue;
@@ -130,27 +128,10 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
     }
     px_reach(px, 0, turn);
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers few, const i64* many, const i64* mask,
-        u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
-    balance<TYPE, LANES, WORDS>(px, few, many, mask, partial, done, boxes, out, layers, rows, experts, top_k);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 528, 256
 LARGEST_ROW = 2048
 """Largest row of logits, in bytes, that a warp keeps in registers; larger rows take library calls."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
-    """Compiles the kernel for rows of `experts` logits at the first call; returns it and the rows per block."""
-    words = -(-experts * dtype.itemsize // 16)
-    lanes = min(1 << (words - 1).bit_length(), 32)
-    kept = next(size for size in (1, 2, 4) if size * lanes >= words)
-    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("LANES", str(lanes)).replace("WORDS", str(kept))
-    return cuda.compile(SOURCE + entry).balance_loads, THREADS // lanes
 
 
 def by_library(layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: torch.Tensor | None) -> torch.Tensor:
@@ -186,8 +167,11 @@ def solution(
     rows, experts = layers[0].shape
     if not layers[0].is_cuda or experts * layers[0].element_size() > LARGEST_ROW:
         return by_library(layers, experts, top_k, attention_mask)
-    kernel, at_a_time = kernel_for(layers[0].dtype, experts)
-    blocks = min(max(-(-rows * len(layers) // at_a_time), 1), BLOCKS)
+    words = -(-experts * layers[0].element_size() // 16)
+    lanes = min(1 << (words - 1).bit_length(), 32)
+    kept = next(size for size in (1, 2, 4) if size * lanes >= words)
+    kernel = kernel_for(layers[0].dtype, LANES=lanes, WORDS=kept).balance_loads
+    blocks = min(max(-(-rows * len(layers) * lanes // THREADS), 1), BLOCKS)
     few, many = tables.numbers([layer.data_ptr() for layer in layers], layers[0].device)
     mask = 0 if attention_mask is None else attention_mask.contiguous()
     partial = torch.empty(blocks * 2 * experts, dtype=torch.int32, device=layers[0].device)

@@ -5,9 +5,7 @@ choices. A holder sends one sum for each token of a peer; the owner adds its own
 read once, in place: no regrouping, no returned rows in memory, no zero fill, no atomics. The link limits the speed.
 """
 
-import functools
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -37,8 +35,8 @@ static __device__ u32 count_cells(const uint8_t* map, i64 first, i64 end) {
 // holders: [tokens][top_k]. A cell's row is the number of true cells before it; rank s holds the rows from first.at[s] on. asked:
 // [W (askers)][tokens][top_k] at every holder, symmetric: the row's number among those that the holder has for the asker
 // (NOTHING: it is not the holder), and the row's weight. holders: the row's holder, -1: none.
-template <class T> static __device__ void ask(const Px& px, const uint8_t* map, const i64* selected, const T* weights,
-        uint2* asked, int* holders, i64 tokens, int experts, int top_k, const PxNumbers& first) {
+extern "C" __global__ void __launch_bounds__(256) ask(Px px, const uint8_t* map, const i64* selected, const TYPE* weights,
+        uint2* asked, int* holders, i64 tokens, int experts, int top_k, PxNumbers first) {
     __shared__ u32 between[MOST_EXPERTS], row_of[MOST_EXPERTS], chosen[MOST_EXPERTS];
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -125,8 +123,8 @@ template <class T> static __device__ const T* held_row(const T* rows, const Chun
 }
 // Sends each asker the sums for its tokens. rows: [..][width], expert by expert; first.at[d]: the first row that returns to rank
 // d, in order of arrival. sums: [W (holders)][tokens][width] at the askers, symmetric.
-template <class T> static __device__ void answer(const Px& px, const T* rows, const i64* sizes, const uint2* asked,
-        T* sums, i64 tokens, i64 width, int experts, int top_k, const PxNumbers& first) {
+extern "C" __global__ void __launch_bounds__(256) answer(Px px, const TYPE* rows, const i64* sizes, const uint2* asked,
+        TYPE* sums, i64 tokens, i64 width, int experts, int top_k, PxNumbers first) {
     __shared__ Chunks lying;
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, others = px.world - 1;
@@ -137,16 +135,15 @@ template <class T> static __device__ void answer(const Px& px, const T* rows, co
         const i64 token = i / others;
         uint2 entry = make_uint2(NOTHING, 0);
         if (lane < top_k) entry = asked[(asker * tokens + token) * top_k + lane];
-        const T* row = held_row(rows, lying, experts, width, first.at[asker], entry.x);
+        const TYPE* row = held_row(rows, lying, experts, width, first.at[asker], entry.x);
         if (!__ballot_sync(0xffffffffu, row != 0)) continue;
         add_rows(row, __uint_as_float(entry.y), px_at(px, asker, sums) + (px.rank * tokens + token) * width, width);
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' sums have arrived
 }
 // Writes each token's sum, one per warp: the first top_k lanes have this rank's own rows, the next W lanes the peers' sums.
-template <class T> static __device__ void combine(const Px& px, const T* rows, const i64* sizes, const uint2* asked,
-        const int* holders, const T* sums, T* out, i64 tokens, i64 width, int experts, int top_k,
-        const PxNumbers& first) {
+extern "C" __global__ void __launch_bounds__(256) combine(Px px, const TYPE* rows, const i64* sizes, const uint2* asked,
+        const int* holders, const TYPE* sums, TYPE* out, i64 tokens, i64 width, int experts, int top_k, PxNumbers first) {
     __shared__ Chunks lying;
     const int lane = threadIdx.x % 32;
     read_chunks(lying, sizes, px.world, experts);
@@ -155,7 +152,7 @@ template <class T> static __device__ void combine(const Px& px, const T* rows, c
         const int holder = lane < top_k ? holders[token * top_k + lane] : -1;
         uint2 entry = make_uint2(NOTHING, 0);
         if (holder == px.rank) entry = asked[(px.rank * tokens + token) * top_k + lane];
-        const T* row = held_row(rows, lying, experts, width, first.at[px.rank], entry.x);
+        const TYPE* row = held_row(rows, lying, experts, width, first.at[px.rank], entry.x);
         float weight = __uint_as_float(entry.y);
         for (int peer = 0; peer < px.world; ++peer) {
             const bool sends = __ballot_sync(0xffffffffu, holder == peer) && peer != px.rank;
@@ -166,35 +163,12 @@ template <class T> static __device__ void combine(const Px& px, const T* rows, c
 }
 """
 )
-ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(256) ask_TYPE(Px px, const uint8_t* map, const i64* selected,
-        const TYPE* weights, uint2* asked, int* holders, i64 tokens, int experts, int top_k, PxNumbers first) {
-    ask(px, map, selected, weights, asked, holders, tokens, experts, top_k, first);
-}
-extern "C" __global__ void __launch_bounds__(256) answer_TYPE(Px px, const TYPE* rows, const i64* sizes,
-        const uint2* asked, TYPE* sums, i64 tokens, i64 width, int experts, int top_k, PxNumbers first) {
-    answer(px, rows, sizes, asked, sums, tokens, width, experts, top_k, first);
-}
-extern "C" __global__ void __launch_bounds__(256) combine_TYPE(Px px, const TYPE* rows, const i64* sizes,
-        const uint2* asked, const int* holders, const TYPE* sums, TYPE* out, i64 tokens, i64 width, int experts, int top_k,
-        PxNumbers first) {
-    combine(px, rows, sizes, asked, holders, sums, out, tokens, width, experts, top_k, first);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SOURCE)
 BLOCKS, THREADS = 528, 256
 MOST_CHOICES = 24
 """Most choices of a token that a warp's lanes hold beside the sums of eight ranks; more take library calls."""
 
 symm.reserve(2 << 30)
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the three kernels at the first call; returns them in the order of their use."""
-    name = TYPES[dtype]
-    module = cuda.compile(SOURCE + ENTRIES.replace("TYPE", name))
-    return tuple(getattr(module, f"{step}_{name}") for step in ("ask", "answer", "combine"))
 
 
 def solution(
@@ -230,7 +204,7 @@ def solution(
         return out.copy_(total.index_add_(0, local_input_permutation_mapping, weighted))
     if not out.numel():
         return out
-    ask, answer, combine = kernel_for(rows.dtype)
+    kernels = kernel_for(rows.dtype)
     choices = tokens * top_k
     # One buffer each is enough. A rank writes `asked` again after the barrier at the end of `answer`. It writes `sums`
     # again after the barrier at the end of `ask`, which follows the `combine` of the previous call.
@@ -240,10 +214,10 @@ def solution(
     returning, leaving = [0, *accumulate(input_splits)], [0, *accumulate(output_splits)]
     chosen = routing_map.contiguous(), selected_experts.contiguous(), routing_weights.contiguous()
     numbers = tokens, width, num_experts, top_k
-    launch = ask[min(-(-tokens // 32), BLOCKS), THREADS]
+    launch = kernels.ask[min(-(-tokens // 32), BLOCKS), THREADS]
     launch(team.px, *chosen, asked, holders, tokens, num_experts, top_k, returning)
     blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
     if team.world > 1:
-        answer[blocks, THREADS](team.px, rows, sizes, asked, sums, *numbers, leaving)
-    combine[blocks, THREADS](team.px, rows, sizes, asked, holders, sums, out, *numbers, leaving)
+        kernels.answer[blocks, THREADS](team.px, rows, sizes, asked, sums, *numbers, leaving)
+    kernels.combine[blocks, THREADS](team.px, rows, sizes, asked, holders, sums, out, *numbers, leaving)
     return out

@@ -6,9 +6,7 @@ experts; then it copies the tokens that have arrived to their places. The link l
 rows.
 """
 
-import functools
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -97,8 +95,8 @@ template <class T> static __device__ void spread_token(const Cells& group, const
 // Sends each token once to every rank that needs it, and stores the rows of this rank's own experts. x: [tokens][width]; came:
 // [W (sources)][tokens][width] at every rank, symmetric; rows: those of this rank's experts; permutation: the token of each row
 // that this rank sends. sent.at[d], received.at[s]: the number of rows that go to ranks below d, or come from ranks below s.
-template <class T> static __device__ void send(const Px& px, const T* x, const u32* cells, const i64* sizes, T* came,
-        T* rows, i64* permutation, i64 tokens, i64 width, int experts, const PxNumbers& sent, const PxNumbers& received) {
+extern "C" __global__ void __launch_bounds__(512) send(Px px, const TYPE* x, const u32* cells, const i64* sizes, TYPE* came,
+        TYPE* rows, i64* permutation, i64 tokens, i64 width, int experts, PxNumbers sent, PxNumbers received) {
     __shared__ Cells group;
     __shared__ Chunks lying;
     const u32 turn = px_turn(px, blockIdx.x);
@@ -126,7 +124,7 @@ template <class T> static __device__ void send(const Px& px, const T* x, const u
                     if (lane == peer && any) needs = true;
                 }
             }
-            T* there = 0;
+            TYPE* there = 0;
             if (needs && lane != px.rank) there = px_at(px, lane, came) + (px.rank * tokens + at) * width;
             spread(x + at * width, there, width);
             spread_token(group, lying, x + at * width, rows, token, first, count, arrives, width, experts);
@@ -135,8 +133,8 @@ template <class T> static __device__ void send(const Px& px, const T* x, const u
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // Copies the tokens that have come from the peers to their rows for this rank's experts.
-template <class T> static __device__ void receive(const Px& px, const u32* cells, const i64* sizes, const T* came,
-        T* rows, i64 tokens, i64 width, int experts, const PxNumbers& received) {
+extern "C" __global__ void __launch_bounds__(512) receive(Px px, const u32* cells, const i64* sizes, const TYPE* came, TYPE* rows,
+        i64 tokens, i64 width, int experts, PxNumbers received) {
     __shared__ Cells group;
     __shared__ Chunks lying;
     const i64 groups = (tokens + 31) / 32, words = experts * groups + 1;
@@ -148,32 +146,17 @@ template <class T> static __device__ void receive(const Px& px, const u32* cells
         const u32 arrives = (u32)received.at[source], count = (u32)received.at[source + 1] - arrives;
         read_cells(group, theirs, number, groups, experts);
         for (int token = threadIdx.x / 32; token < 32 && 32 * number + token < tokens; token += blockDim.x / 32) {
-            const T* from = came + (source * tokens + 32 * number + token) * width;
+            const TYPE* from = came + (source * tokens + 32 * number + token) * width;
             spread_token(group, lying, from, rows, token, first, count, arrives, width, experts);
         }
     }
 }
 """
 )
-ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(512) send_UNIT(Px px, const UNIT* x, const u32* cells, const i64* sizes,
-        UNIT* came, UNIT* rows, i64* permutation, i64 tokens, i64 width, int experts, PxNumbers sent, PxNumbers received) {
-    send(px, x, cells, sizes, came, rows, permutation, tokens, width, experts, sent, received);
-}
-extern "C" __global__ void __launch_bounds__(512) receive_UNIT(Px px, const u32* cells, const i64* sizes,
-        const UNIT* came, UNIT* rows, i64 tokens, i64 width, int experts, PxNumbers received) {
-    receive(px, cells, sizes, came, rows, tokens, width, experts, received);
-}
-"""
+kernel_for = cuda.lazy(SOURCE)
 BLOCKS, THREADS = 264, 512
 
 symm.reserve(3 << 30)  # two times the tokens of all ranks
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE + ENTRIES.replace("UNIT", "u16") + ENTRIES.replace("UNIT", "u32"))
 
 
 def solution(
@@ -204,7 +187,8 @@ def solution(
             raise RuntimeError(f"the mask has {permutation.numel()} rows to send, input_splits {sum(input_splits)}")
         arrived = all_to_all_rows(x, input_splits, output_splits, team, permutation)
         return arrived[chunks.arrivals(sizes, arriving)], routing_map, permutation, x.shape
-    kernel, unit = kernels(), 2 if x.element_size() % 4 else 4
+    unit = cuda.unit_of(x)
+    kernels = kernel_for(unit)
     mask, sizes = expert_mask.contiguous(), sizes.contiguous()
     groups, warps = -(-tokens // 32), THREADS // 32
     # Two buffers each are enough: a rank writes for call e+2 after the barrier of call e+1, and all ranks run the
@@ -215,14 +199,13 @@ def solution(
     permutation = torch.empty(sum(input_splits), dtype=torch.int64, device=x.device)
     sent, received = [0, *accumulate(input_splits)], [0, *accumulate(output_splits)]
     blocks = min(-(-num_experts * groups // warps), BLOCKS)
-    launch = kernel.sum_choices[blocks, THREADS]
+    launch = kernels.sum_choices[blocks, THREADS]
     launch(team.px, mask, routing_map, cells, tokens, num_experts, mask.shape[1], sent[:-1])
-    send, receive = (kernel.send_u16, kernel.receive_u16) if unit == 2 else (kernel.send_u32, kernel.receive_u32)
-    words = tokens, width * x.element_size() // unit, num_experts
+    words = tokens, width * x.element_size() // unit.itemsize, num_experts
     memory = came.data_ptr(), rows.data_ptr()
-    launch = send[min(groups, BLOCKS), THREADS]
+    launch = kernels.send[min(groups, BLOCKS), THREADS]
     launch(team.px, x.data_ptr(), cells, sizes, *memory, permutation, *words, sent, received)
     if team.world > 1:
         blocks = min((team.world - 1) * groups, BLOCKS)
-        receive[blocks, THREADS](team.px, cells, sizes, *memory, *words, received)
+        kernels.receive[blocks, THREADS](team.px, cells, sizes, *memory, *words, received)
     return rows, routing_map, permutation, x.shape

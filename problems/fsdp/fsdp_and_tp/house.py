@@ -3,19 +3,17 @@
 One pass applies the gate.
 """
 
-import functools
 import itertools
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.columns import copy_columns, copy_rows, stream_barrier
-from sandbox.kit.blocks.columns import kernels as column_kernels
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
 from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // All threads of a launch call this: copies `from`: [rows][width] to rows `pitch` elements apart, at `to` of every member. to:
 // symmetric.
 static __device__ void store(const Px& px, const TYPE* from, TYPE* to, i64 rows, i64 width, i64 pitch) {
@@ -77,8 +75,7 @@ extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* parti
         }
     }
 }
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 128, 512
 GATE_BLOCKS = 1056
 LARGE = 16 << 20
@@ -89,12 +86,6 @@ shorter than the product before it."""
 SLOT = 1000
 
 symm.reserve(6 << 30)  # two of each gathered weight of the largest sizes in float32
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SOURCE.replace("TYPE", TYPES[dtype]))
 
 
 def solution(
@@ -115,9 +106,9 @@ def solution(
     f, t = divmod(everyone.rank, n_tp)
     fsdp, tp = everyone.sub(range(t, everyone.world, n_tp)), everyone.sub(range(f * n_tp, (f + 1) * n_tp))
     x, w1, w2, w3 = (tensor.contiguous() for tensor in (x_local, W1_shard, W2_shard, W3_shard))
-    if x.is_cuda:  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+    if x.is_cuda:  # before the ranks exchange: see `cuda.lazy`
         kernel_for(x.dtype)
-        column_kernels()
+        column_kernels(cuda.unit_of(x))
     depth, width = x.shape[1], w1.shape[1]
     z = x.new_empty((x.shape[0], width))
     if n_fsdp == 1:

@@ -1,7 +1,6 @@
 """House kernel: FSDP step without autograd; shards are gathered and reduced beside the products."""
 
 import functools
-from typing import Any
 
 import torch
 
@@ -12,31 +11,26 @@ from sandbox.kit.blocks.sharded_adam import Adam, step_slice
 from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
-SOURCE = r"""
+gather_for = cuda.lazy(r"""
 // Stores x, n elements of this rank, at their place y in the whole vector on all ranks. y: symmetric. n may differ between ranks.
-template <class T> static __device__ void gather(const Px& px, const T* x, T* y, i64 n, u32 slot) {
+extern "C" __global__ void __launch_bounds__(512) gather(Px px, const TYPE* x, TYPE* y, i64 n, u32 base) {
+    const u32 slot = base + blockIdx.x;
     const u32 turn = px_turn(px, slot);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 step = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 4 * step) {
         uint4 part[4];
         #pragma unroll  // all loads are in flight before the first store
         for (int k = 0; k < 4; ++k) part[k] = px_ld_part(x, each * (i + k * step), n);
         for (int away = 1; away <= px.world; ++away) {  // this rank's own copy last
-            T* there = px_at(px, (px.rank + away) % px.world, y);
+            TYPE* there = px_at(px, (px.rank + away) % px.world, y);
             #pragma unroll
             for (int k = 0; k < 4; ++k) px_st_part(there, each * (i + k * step), n, part[k]);
         }
     }
     px_turn_barrier(px, slot, turn);  // all ranks' elements have arrived
 }
-extern "C" __global__ void __launch_bounds__(512) gather_halves(Px px, const u16* x, u16* y, i64 n, u32 base) {
-    gather(px, x, y, n, base + blockIdx.x);
-}
-extern "C" __global__ void __launch_bounds__(512) gather_words(Px px, const u32* x, u32* y, i64 n, u32 base) {
-    gather(px, x, y, n, base + blockIdx.x);
-}
-"""
+""")
 THREADS = 512
 LARGE = 16 << 20
 """Bytes of parameters from which exchanges run beside products."""
@@ -49,17 +43,11 @@ symm.reserve(4 << 30)  # two whole vectors and a gradient of the largest sizes
 
 
 @functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
-
-
-@functools.cache
 def compile_all(dtype: torch.dtype, world: int) -> None:
     """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
-    kernels()
+    gather_for(torch.uint32 if dtype.itemsize == 4 else torch.uint16)
     gradient_kernels(dtype)
-    step_kernel(dtype, world)
+    step_kernel(dtype, WORLD=world)
 
 
 @torch.no_grad()
@@ -106,7 +94,7 @@ def solution(
                 place[low:high] = mine
             team.barrier()
             return
-        kernel = kernels().gather_halves if weight.element_size() == 2 else kernels().gather_words
+        kernel = gather_for(cuda.unit_of(weight)).gather
         blocks = min(max(-(-longest // (2 * THREADS)), 1), most_blocks)
         kernel[blocks, THREADS](team.px, mine.data_ptr(), weight[low:high].data_ptr(), mine.numel(), base)
 

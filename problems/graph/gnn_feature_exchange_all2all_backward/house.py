@@ -1,8 +1,5 @@
 """House kernel: backward exchange; rows are stored at their places; rows of one node are added up before atomics."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
@@ -10,7 +7,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.rows import all_to_all_rows
 from sandbox.kit.blocks.side_stream import beside, join
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Adds row j of rows to row ids[j] of total. rows: [count][width]; ids: [count]; total: [..][width], zeros at first. A block
 // sorts a batch of rows by id. Each section of its threads, one thread per column, adds a part of the batch. So a node with many
 // rows costs one atomic addition per batch and section, not one per row.
@@ -53,19 +50,13 @@ extern "C" __global__ void __launch_bounds__(512) add_rows(
         __syncthreads();
     }
 }
-"""
+""")
 BLOCKS, THREADS = 528, 512
 BATCH = 256
 LARGE = 16 << 20
 """Bytes of the result from which rows travel while this rank's own rows are added up."""
 
 symm.reserve(2 << 30)  # two buffers of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def add(rows: torch.Tensor, ids: torch.Tensor, total: torch.Tensor) -> None:

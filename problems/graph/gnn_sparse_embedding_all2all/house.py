@@ -3,7 +3,6 @@
 The host waits for one number.
 """
 
-import functools
 import math
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.side_stream import read_early
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // A pair is an id and its row of values. A block works on `share` consecutive pairs, so that a stable order of the results only
 // depends on the counts of the blocks before it.
 const int SLOT = 1000;  // the signal slot of the exchange of counts
@@ -81,13 +80,13 @@ extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64*
     px_reach(px, SLOT, turn);  // two turns: a rank that sends turn t+2 has all words of turn t+1, so all have read turn t
 }
 // Stores pairs at their final places at their owners. idx: [n]; value: [n][width]; ids, rows: the results, symmetric.
-template <class T> static __device__ void push_pairs(const Px& px, const i64* idx, const T* value, i64* ids, T* rows,
+extern "C" __global__ void __launch_bounds__(512) push(Px px, const i64* idx, const TYPE* value, i64* ids, TYPE* rows,
         const i64* places, const i64* bases, i64 n, i64 share, i64 width) {
     __shared__ i64 next[PX_MAX_WORLD], to[512];
     __shared__ u32 many[16][PX_MAX_WORLD];
     __shared__ int owners[512];
     const u32 turn = px_turn(px, blockIdx.x);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, each = 16 / sizeof(T);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, each = 16 / sizeof(TYPE);
     const u32 words = (width + each - 1) / each, step = blockDim.x;
     if (threadIdx.x < px.world) next[threadIdx.x] = bases[threadIdx.x] + places[blockIdx.x * px.world + threadIdx.x];
     const i64 first = blockIdx.x * share, end = min(first + share, n);
@@ -130,24 +129,10 @@ template <class T> static __device__ void push_pairs(const Px& px, const i64* id
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the pairs of all ranks have arrived
 }
-extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const i64* idx, const u16* value, i64* ids, u16* rows,
-        const i64* places, const i64* bases, i64 n, i64 share, i64 width) {
-    push_pairs(px, idx, value, ids, rows, places, bases, n, share, width);
-}
-extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const i64* idx, const u32* value, i64* ids, u32* rows,
-        const i64* places, const i64* bases, i64 n, i64 share, i64 width) {
-    push_pairs(px, idx, value, ids, rows, places, bases, n, share, width);
-}
-"""
+""")
 BLOCKS, THREADS = 128, 512
 
 symm.reserve(6 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
@@ -163,7 +148,7 @@ def solution(
     if world == 1:
         return idx, value
     if idx.is_cuda:
-        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+        kernel_for(cuda.unit_of(value))  # before the ranks exchange: see `cuda.lazy`
     lengths = [length for (length,) in team.gather_numbers(idx.numel())]
     total, width = sum(lengths), math.prod(value.shape[1:])
     # Two results, each for all pairs, are enough: a rank stores for call e+2 after the barrier of call e+1, and all
@@ -188,13 +173,13 @@ def on_gpus(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: tor
     boxes = team.empty((2, world, world), torch.int64, "boxes")
     done = team.empty(1, torch.int32, "done")  # zero at first, and after every launch
     tables = counts.data_ptr(), places.data_ptr(), bases.data_ptr(), found.data_ptr()
-    kernels().count_owners[blocks, THREADS](team.px, idx, *tables, boxes.data_ptr(), done.data_ptr(), n, share)
+    unit = cuda.unit_of(value)
+    kernels = kernel_for(unit)
+    kernels.count_owners[blocks, THREADS](team.px, idx, *tables, boxes.data_ptr(), done.data_ptr(), n, share)
     numbers = read_early(found)
-    unit = 2 if value.element_size() % 4 else 4
-    kernel = kernels().push_halves if unit == 2 else kernels().push_words
-    width = rows.element_size() // unit * math.prod(value.shape[1:])
+    width = rows.element_size() // unit.itemsize * math.prod(value.shape[1:])
     addresses = value.data_ptr(), ids.data_ptr(), rows.data_ptr(), places.data_ptr(), bases.data_ptr()
-    kernel[blocks, THREADS](team.px, idx, *addresses, n, share, width)
+    kernels.push[blocks, THREADS](team.px, idx, *addresses, n, share, width)
     return int(numbers()[0])
 
 

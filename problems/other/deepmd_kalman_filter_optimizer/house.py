@@ -1,13 +1,12 @@
 """House kernel: Kalman step; two passes over half of P, one number exchanged between them; no host waits for a GPU."""
 
-import functools
 from typing import Any
 
 import torch
 
 from sandbox.kit import cuda, symm, tables
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // The list (few, many) has 7 numbers for each block i of P, from 7i on: the addresses of P [n][n], H [n], w [n] and the new P;
 // n; where its rows begin among those of all blocks of P; where its sums begin in `parts`. P is symmetric, so only tiles on and
 // below its diagonal are read. tile_of finds tile `item` of all blocks of P.
@@ -164,19 +163,13 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the weights of all ranks have arrived
 }
-"""
+""")
 BLOCKS, THREADS = 264, 512
 """Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 SIDE, FEWER = 64, 128
 """Rows and columns of a tile; threads of a block of `sum_gains`."""
 AT_ONCE = 31
 """Most sizes that the processes exchange in one message, beside their number."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
@@ -195,7 +188,7 @@ def solution(
     """
     team = symm.connect()
     if error.is_cuda:
-        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+        kernels()  # before the ranks exchange: see `cuda.lazy`
     sizes = sizes_of_all([weight.numel() for weight in weights], team)
     counts = [sum(blocks) for blocks in sizes]
     first, total = sum(counts[: team.rank]), sum(counts)

@@ -1,8 +1,5 @@
 """House kernel: strip convolution without the neighbours; rows that need them are computed beside it, in patches."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch.nn.functional import conv2d
@@ -11,17 +8,17 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Copies the rows of x at the strip's borders to the patches of this rank and its neighbours; a warp copies a plane.
 // x: [planes][size]. patches: [2 (top, bottom)][planes][3 halo], symmetric. A top patch has the last `halo` elements of the strip
 // above, then the first of this strip. A bottom patch has those of this strip from `start` on, then `halo` of the strip below.
-template <class T> static __device__ void exchange(const Px& px, const T* x, T* patches, i64 planes, i64 size, i64 halo,
+extern "C" __global__ void __launch_bounds__(512) exchange(Px px, const TYPE* x, TYPE* patches, i64 planes, i64 size, i64 halo,
         i64 start) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
     for (i64 plane = (blockIdx.x * blockDim.x + threadIdx.x) / 32; plane < planes; plane += warps) {
-        const T* strip = x + plane * size;
-        T *top = patches + plane * 3 * halo, *bottom = top + planes * 3 * halo;
+        const TYPE* strip = x + plane * size;
+        TYPE *top = patches + plane * 3 * halo, *bottom = top + planes * 3 * halo;
         if (px.rank > 0) px_move(px_at(px, px.rank - 1, bottom) + size - start, strip, halo, lane, 32);
         if (px.rank < px.world - 1) px_move(px_at(px, px.rank + 1, top), strip + size - halo, halo, lane, 32);
         px_move(top + halo, strip, 2 * halo, lane, 32);
@@ -29,23 +26,9 @@ template <class T> static __device__ void exchange(const Px& px, const T* x, T* 
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the neighbours' rows have arrived
 }
-extern "C" __global__ void __launch_bounds__(512) exchange_halves(Px px, const u16* x, u16* patches, i64 planes, i64 size,
-        i64 halo, i64 start) {
-    exchange(px, x, patches, planes, size, halo, start);
-}
-extern "C" __global__ void __launch_bounds__(512) exchange_words(Px px, const u32* x, u32* patches, i64 planes, i64 size,
-        i64 halo, i64 start) {
-    exchange(px, x, patches, planes, size, halo, start);
-}
-"""
+""")
 BLOCKS, THREADS = 16, 512
 """Few blocks, because blocks that wait for a neighbour take multiprocessors from the convolution beside them."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
@@ -85,7 +68,7 @@ def solution(
 
 def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Tensor:
     """Patches [2 B, C, 3 padding, w]: B at the top of strip x [B, C, h, w], B at its bottom, from row `start` on."""
-    kernel = kernels().exchange_halves if x.element_size() == 2 else kernels().exchange_words
+    kernel = kernel_for(cuda.unit_of(x)).exchange
     batch, channels, height, width = x.shape
     # Two are enough: a rank stores in call e+2 after the barrier of call e+1, and all ranks use the patches of call e
     # before that barrier.

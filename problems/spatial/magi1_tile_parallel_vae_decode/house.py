@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,9 +16,10 @@ import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Sends the first `kept` elements of each row of z [batch][all] to latents [W][batch][kept] of all ranks, symmetric.
-template <class T> static __device__ void share(const Px& px, const T* z, T* latents, i64 batch, i64 kept, i64 all) {
+extern "C" __global__ void __launch_bounds__(512) share_latents(Px px, const TYPE* z, TYPE* latents, i64 batch, i64 kept,
+        i64 all) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (i64 i = 0; i < batch * px.world; ++i) {
@@ -41,8 +41,10 @@ struct Sizes { int batch, channels, times, rows, columns, frames, height, width,
 // Decodes the video [batch][3][frames][height][width]; a block computes three channels of one row at a time. latents:
 // [W][batch][channels][times][rows][columns], batch entries `apart` elements apart. listed: {tile, column} of a row's latents,
 // tile by tile; the latents of places across the width are positions in this list.
-template <class T> static __device__ void decode(const T* latents, i64 apart, const uint4* along, const uint4* down,
-        const uint4* across, const int* listed, const int* owners, bf16* video, const Sizes& s) {
+extern "C" __global__ void __launch_bounds__(128) decode_video(const TYPE* latents, i64 apart, const uint4* along,
+        const uint4* down, const uint4* across, const int* listed, const int* owners, bf16* video, PxNumbers n) {
+    const Sizes s = {(int)n.at[0], (int)n.at[1], (int)n.at[2], (int)n.at[3], (int)n.at[4], (int)n.at[5], (int)n.at[6],
+        (int)n.at[7], (int)n.at[8], (int)n.at[9], (int)n.at[10]};
     __shared__ float own[3][LATENTS], faded[3][LATENTS];  // without and with cross-fading along time and height
     const i64 plane = (i64)s.rows * s.columns;
     for (i64 line = blockIdx.x; line < (i64)s.batch * s.frames * s.height; line += gridDim.x) {
@@ -52,7 +54,7 @@ template <class T> static __device__ void decode(const T* latents, i64 apart, co
             const int channel = i / s.listed, e = i % s.listed, tile = listed[2 * e], column = listed[2 * e + 1];
             const auto decoded = [&](int time, int row, int t0, int t1, float t_part, int h0, int h1, float h_part) {
                 const int owner = owners[(time * s.tiles_down + row) * s.tiles_across + tile];
-                const T* from = latents + ((i64)owner * s.batch + b) * apart + channel % s.channels * s.times * plane + column;
+                const TYPE* from = latents + ((i64)owner * s.batch + b) * apart + channel % s.channels * s.times * plane + column;
                 const float early = mixed(to_float(from[t0 * plane + (i64)h0 * s.columns]),
                     to_float(from[t0 * plane + (i64)h1 * s.columns]), h_part);
                 const float late = mixed(to_float(from[t1 * plane + (i64)h0 * s.columns]),
@@ -89,29 +91,10 @@ template <class T> static __device__ void decode(const T* latents, i64 apart, co
         __syncthreads();
     }
 }
-"""
-ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(512) share_latents(
-        Px px, const TYPE* z, TYPE* latents, i64 batch, i64 kept, i64 all) {
-    share(px, z, latents, batch, kept, all);
-}
-extern "C" __global__ void __launch_bounds__(128) decode_video(const TYPE* latents, i64 apart, const uint4* along,
-        const uint4* down, const uint4* across, const int* listed, const int* owners, bf16* video, PxNumbers n) {
-    const Sizes s = {(int)n.at[0], (int)n.at[1], (int)n.at[2], (int)n.at[3], (int)n.at[4], (int)n.at[5], (int)n.at[6],
-        (int)n.at[7], (int)n.at[8], (int)n.at[9], (int)n.at[10]};
-    decode(latents, apart, along, down, across, listed, owners, video, s);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 2112, 128
 LATENTS = 1024
 """Most latents of all tiles along the width; wider videos, and CPU ranks, take library calls."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles share_latents and decode_video at the first call."""
-    return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
 @dataclass(frozen=True)
@@ -220,7 +203,7 @@ def solution(
     video = z.new_empty((batch, 3, *shape), dtype=torch.bfloat16)
     world = dist.get_world_size(group)
     listed = sum(length for _, length in width.tiles())
-    if not z.is_cuda or z.dtype not in TYPES or listed > LATENTS:
+    if not z.is_cuda or z.dtype not in cuda.FLOATS or listed > LATENTS:
         mine = z[:, :channels].contiguous()
         latents = mine.new_empty(world, *mine.shape)
         dist.all_gather_into_tensor(latents, mine, group=group)

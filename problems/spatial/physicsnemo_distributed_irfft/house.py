@@ -1,8 +1,5 @@
 """House kernel: inverse real 2-D FFT without a gather; of rows k and n0 - k only one is transformed and sent."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
@@ -10,7 +7,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.fourier import row_pairs, transposed
 from sandbox.kit.blocks.reshard import reshard
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // The result is the real part of the transform of Z. So it is also the transform of the spectrum's Hermitian part
 //     Y[k, j] = (w_j Z[k, j] + w_-j conj Z[n0-k, n1-j]) / 2,   w = 1, 2, 2, ..., 2, 1 for the stored j, 0 for others.
 // Y[n0-k, ·] follows from Y[k, ·], so the member that works on both rows (`pairs`, see blocks.fourier) only computes Y[k, ·].
@@ -104,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const floa
     }
     px_turn_barrier(px, blockIdx.x, turn);
 }
-"""
+""")
 BLOCKS, THREADS = 396, 256
 """Three blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 
@@ -112,12 +109,6 @@ symm.reserve(4 << 30)
 if torch.cuda.is_available():
     # cuFFT is loaded at import, not while another rank's kernel waits for this rank's.
     torch.fft.ifft(torch.zeros(2, dtype=torch.complex64, device="cuda"))
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(

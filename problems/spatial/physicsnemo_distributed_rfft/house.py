@@ -1,15 +1,12 @@
 """House kernel: real 2-D FFT; only rows 0 .. n0/2 are sent and transformed, and each gives two rows of the result."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.fourier import row_pairs, transposed
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // The field is real. So after the transform along the columns, row n0-k is the conjugate of row k, and for the whole transform
 //     X[n0-k, l] = conj X[k, -l].
 // The member that works on a pair of rows (`pairs`, see blocks.fourier) transforms row k only, and sends both to their owners.
@@ -73,17 +70,11 @@ extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const floa
     }
     px_turn_barrier(px, blockIdx.x, turn);
 }
-"""
+""")
 BLOCKS, THREADS = 396, 256
 """Three blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 
 symm.reserve(4 << 30)
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(

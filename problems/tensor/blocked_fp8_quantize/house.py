@@ -3,9 +3,6 @@
 A warp keeps the scales of 128 words and stores them together, because single stores of 4 bytes cross the link slowly.
 """
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
@@ -16,8 +13,8 @@ SOURCE = r"""
 // [W][words] of 16 bytes and scales: [W][words / lanes], symmetric. A lane has 16 elements at a time. `lanes` lanes (a power of
 // two) have a block of elements, and find its maximum by shuffles. A warp has 128 consecutive words and stores all their scales
 // together, because single stores of 4 bytes would cross the link slowly.
-template <class T> static __device__ void quantise(const Px& px, const T* x, uint4* codes, float* scales, i64 words, int lanes,
-        float largest_code) {
+extern "C" __global__ void __launch_bounds__(256, 2) quantise_blocks(Px px, const TYPE* x, uint4* codes, float* scales, i64 words,
+        int lanes, float largest_code) {
     const int STEPS = 4, lane = threadIdx.x % 32, blocks = 32 / lanes;  // blocks of elements in one step
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
@@ -61,13 +58,7 @@ template <class T> static __device__ void quantise(const Px& px, const T* x, uin
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' codes and scales have arrived
 }
 """
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256, 2) quantise_blocks(Px px, const TYPE* x, uint4* codes, float* scales, i64 words,
-        int lanes, float largest_code) {
-    quantise<TYPE>(px, x, codes, scales, words, lanes, largest_code);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SIXTEEN + E4M3 + SOURCE)
 SIZES = (16, 32, 64, 128, 256, 512)
 """Block sizes that the kernel supports: from one lane to a warp."""
 BLOCKS, THREADS = 256, 256
@@ -75,12 +66,6 @@ WORDS = 4
 """Words of 16 elements that a thread has in flight."""
 
 symm.reserve(2 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).quantise_blocks
 
 
 def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,9 +80,9 @@ def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.T
     if columns % block_size:
         raise ValueError(f"{columns} columns do not divide into blocks of {block_size}")
     x = local_tensor.contiguous()
-    if not x.is_cuda or x.dtype not in TYPES or block_size not in SIZES:
+    if not x.is_cuda or x.dtype not in cuda.FLOATS or block_size not in SIZES:
         return in_torch(x, block_size)
-    kernel = kernel_for(x.dtype)
+    kernel = kernel_for(x.dtype).quantise_blocks
     # Two of each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
     # of call e before that barrier.
     codes = symm.out((symm.world * rows, columns), torch.uint8, "codes")

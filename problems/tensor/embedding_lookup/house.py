@@ -6,15 +6,13 @@ copy it on arrival. There are four launches, and the host does not wait for the 
 the copies of repeated rows.
 """
 
-import functools
 import math
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Counts a rank's ids by owner. ids: [n], numbers of rows; owner o has the `owned` rows from o * owned on. A chunk is the `each`
 // ids of one block. counts: [chunks][W], the number of ids of each owner. chosen: [W * owned], for each row of a peer that is
 // wanted, one of its places in ids.
@@ -102,15 +100,15 @@ template <class T> static __device__ void copy_four(const T* const* from, T* con
 }
 // Stores the wanted rows in the askers' results. shard: [owned][width]; result: [n][width], symmetric. Consecutive rows go to
 // different askers, so that stores to this rank's own memory and to the peers' overlap.
-template <class T> static __device__ void answer(const Px& px, const T* shard, const int* wanted, const uint2* heads,
-        T* result, i64 pitch, i64 width) {
+extern "C" __global__ void __launch_bounds__(512) answer(Px px, const TYPE* shard, const int* wanted, const uint2* heads,
+        TYPE* result, i64 pitch, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 warp = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = (i64)gridDim.x * (blockDim.x / 32);
     u32 most = 0;
     for (int asker = 0; asker < px.world; ++asker) most = max(most, heads[asker].y);
     for (i64 first = warp; first < px.world * (i64)most; first += 4 * warps) {
-        const T* from[4];
-        T* to[4];
+        const TYPE* from[4];
+        TYPE* to[4];
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const i64 i = first + k * warps, number = i / px.world;
@@ -125,11 +123,11 @@ template <class T> static __device__ void answer(const Px& px, const T* shard, c
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' rows have arrived
 }
 // Copies the rows of equal ids within the result, from their twins' rows.
-template <class T> static __device__ void repeat(const int* places, const int* twins, T* result, i64 n, i64 width) {
+extern "C" __global__ void __launch_bounds__(512) repeat(const int* places, const int* twins, TYPE* result, i64 n, i64 width) {
     const i64 warp = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = (i64)gridDim.x * (blockDim.x / 32);
     for (i64 first = warp; first < n; first += 4 * warps) {
-        const T* from[4];
-        T* to[4];
+        const TYPE* from[4];
+        TYPE* to[4];
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const i64 i = first + k * warps;
@@ -141,32 +139,10 @@ template <class T> static __device__ void repeat(const int* places, const int* t
     }
 }
 // Both for elements of 2 and of 4 bytes; larger elements count as several.
-extern "C" __global__ void __launch_bounds__(512) answer_halves(Px px, const u16* shard, const int* wanted,
-        const uint2* heads, u16* result, i64 pitch, i64 width) {
-    answer(px, shard, wanted, heads, result, pitch, width);
-}
-extern "C" __global__ void __launch_bounds__(512) answer_words(Px px, const u32* shard, const int* wanted,
-        const uint2* heads, u32* result, i64 pitch, i64 width) {
-    answer(px, shard, wanted, heads, result, pitch, width);
-}
-extern "C" __global__ void __launch_bounds__(512) repeat_halves(const int* places, const int* twins, u16* result, i64 n,
-        i64 width) {
-    repeat(places, twins, result, n, width);
-}
-extern "C" __global__ void __launch_bounds__(512) repeat_words(const int* places, const int* twins, u32* result, i64 n,
-        i64 width) {
-    repeat(places, twins, result, n, width);
-}
-"""
+""")
 BLOCKS, THREADS = 264, 512
 
 symm.reserve(3 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
@@ -207,15 +183,12 @@ def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
     # One buffer each is enough: a rank writes it again after the barrier at the end of `answer`.
     wanted = team.room(world * longest, torch.int32, "wanted", ring=1)
     heads = team.empty((world, 2), torch.int32, "heads")
-    unit = 2 if shard.element_size() % 4 else 4
-    kernel, scaled = kernels(), width * shard.element_size() // unit
-    answer, repeat = kernel.answer_words, kernel.repeat_words
-    if unit == 2:
-        answer, repeat = kernel.answer_halves, kernel.repeat_halves
-    kernel.count_owners[chunks, THREADS](team.px, ids, counts, chosen, n, owned, each)
-    launch = kernel.ask_owners[chunks, THREADS]
+    unit = cuda.unit_of(shard)
+    kernels, scaled = kernel_for(unit), width * shard.element_size() // unit.itemsize
+    kernels.count_owners[chunks, THREADS](team.px, ids, counts, chosen, n, owned, each)
+    launch = kernels.ask_owners[chunks, THREADS]
     launch(team.px, ids, counts, chosen, places, twins, wanted, heads, n, owned, each, longest)
     blocks = min(-(-world * longest // (THREADS // 32)), BLOCKS)
-    answer[blocks, THREADS](team.px, shard.data_ptr(), wanted, heads, room.data_ptr(), longest, scaled)
-    repeat[min(-(-n // (THREADS // 32)) or 1, BLOCKS), THREADS](places, twins, room.data_ptr(), n, scaled)
+    kernels.answer[blocks, THREADS](team.px, shard.data_ptr(), wanted, heads, room.data_ptr(), longest, scaled)
+    kernels.repeat[min(-(-n // (THREADS // 32)) or 1, BLOCKS), THREADS](places, twins, room.data_ptr(), n, scaled)
     return result

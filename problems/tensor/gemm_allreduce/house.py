@@ -7,9 +7,9 @@ launch. CPU ranks add what they read from the peers' memory.
 
 import torch
 
-from sandbox.kit import symm
+from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import example
-from sandbox.kit.blocks.columns import kernels, stream_barrier
+from sandbox.kit.blocks.columns import kernel_for, stream_barrier
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes
@@ -49,7 +49,7 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
 
 def in_blocks(A_local: torch.Tensor, B_local: torch.Tensor, team: symm.Team) -> torch.Tensor:
     """Computes the summed product if W divides its number of rows."""
-    kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+    kernel_for(cuda.unit_of(A_local))  # before the ranks exchange: see `cuda.lazy`
     result = team.out((A_local.shape[0], B_local.shape[1]), A_local.dtype, "result")
     rows = A_local.shape[0] // team.world
     own = result[team.rank * rows : (team.rank + 1) * rows]

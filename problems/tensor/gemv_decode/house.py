@@ -1,14 +1,11 @@
 """House kernel: output projection; tensor cores read the weights once, and runs of logits are stored at all ranks."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // All lanes of a warp call this: multiplies a tile of 16 weight rows by all tokens, over the warp's part of the width. Of the
 // tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows g and g + 8 with tokens 2q and 2q + 1, as px_mma
 // returns them. upper, lower: the lane's rows g and g + 8. For 16-bit types: one px_mma may sum over any 16 elements of the
@@ -66,15 +63,15 @@ template <> __device__ void multiply<float>(float* sum, const float* tokens, con
 // Computes the logits of this rank's columns and stores them at all ranks. tokens: [t][width], t <= 8; weight: [columns][width];
 // bias: [columns]; logits: [t][W*columns], symmetric. A block works on TILES tiles of 16 weight rows at a time. 8 / TILES of its
 // 8 warps share a tile, each with a part of the width.
-template <class T, int TILES> static __device__ void project(const Px& px, const T* tokens, const T* weight, const T* bias,
-        T* logits, int count, i64 columns, i64 width) {
+extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE* tokens, const TYPE* weight, const TYPE* bias,
+        TYPE* logits, int count, i64 columns, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = 8 / TILES, run = 16 * TILES;
     __shared__ float sums[8][16][8];
     for (i64 first = (i64)blockIdx.x * run; first < columns; first += (i64)gridDim.x * run) {
         float sum[4] = {0, 0, 0, 0};
         const i64 upper = first + warp / parts * 16 + lane / 4, lower = upper + 8;
-        multiply<T>(sum, tokens, weight + upper * width, weight + lower * width, upper < columns, lower < columns,
+        multiply<TYPE>(sum, tokens, weight + upper * width, weight + lower * width, upper < columns, lower < columns,
             lane / 4 < count, width, warp % parts, parts);
         #pragma unroll
         for (int i = 0; i < 4; ++i) sums[warp][lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = sum[i];
@@ -85,7 +82,7 @@ template <class T, int TILES> static __device__ void project(const Px& px, const
             if (column >= columns) continue;
             float total = to_float(bias[column]);
             for (int part = 0; part < parts; ++part) total += sums[place / 16 * parts + part][place % 16][token];
-            const T rounded = from_float<T>(total);
+            const TYPE rounded = from_float<TYPE>(total);
             for (int away = 0; away < px.world; ++away) {
                 const int peer = (px.rank + away) % px.world;
                 px_at(px, peer, logits)[(token * px.world + px.rank) * columns + column] = rounded;
@@ -95,27 +92,13 @@ template <class T, int TILES> static __device__ void project(const Px& px, const
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' logits have arrived
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE* tokens, const TYPE* weight, const TYPE* bias,
-        TYPE* logits, int count, i64 columns, i64 width) {
-    project<TYPE, TILES>(px, tokens, weight, bias, logits, count, columns, width);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, WARPS = 396, 8
 """Three blocks on each multiprocessor, as many as its registers hold."""
 MOST_TOKENS = 8
 """Columns of a tensor core's product; more tokens are multiplied by the library."""
 LONG = 64
 """Columns of a run if there are enough columns: 128 bytes of 16-bit logits in one piece. Otherwise 16."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, tiles: int = 1) -> Any:
-    """Compiles the kernel for runs of 16·tiles columns at the first call."""
-    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("TILES", str(tiles))
-    return cuda.compile(SOURCE + entry).project_runs
 
 
 def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor) -> torch.Tensor:
@@ -136,7 +119,7 @@ def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard
     tiles = LONG // 16 if columns >= LONG * BLOCKS // 4 else 1
     runs = max(-(-columns // (16 * tiles)), 1)
     blocks = -(-runs // -(-runs // BLOCKS))  # about the same number of runs for each
-    kernel = kernel_for(hidden_states.dtype, tiles)[blocks, 32 * WARPS]
+    kernel = kernel_for(hidden_states.dtype, TILES=tiles).project_runs[blocks, 32 * WARPS]
     given = hidden_states.contiguous(), weight_shard.contiguous(), bias_shard.contiguous()
     kernel(symm.px, *given, room, tokens, columns, width)
     return room[: tokens * symm.world * columns].view(tokens, symm.world * columns)

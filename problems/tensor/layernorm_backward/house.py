@@ -1,23 +1,20 @@
 """House kernel: LayerNorm backward; one pass for both column sums; the last block of a strip exchanges its sums."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Writes the column sums of x * dy over all ranks to gamma, and those of dy to beta. x, dy: [rows][columns]. A strip is 32 words
 // (of 16 bytes) of columns. Block (s, b) adds up the b-th run of rows in strip first_strip + s, and writes its sums to partial:
 // [blocks of rows][strips][2][columns of a strip]. The last block of a strip to finish adds these up, always in the same order.
 // It sends a column's two sums to every peer in a word of 16 bytes, and adds up the ranks' sums in rank order. done: a counter
 // per strip, 0 before and after. boxes: [2 (turns)][W (senders)][columns] words of 16 bytes, symmetric. Two turns are enough: a
 // rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
-template <class T> static __device__ void column_sums(const Px& px, const T* x, const T* dy, float* partial, u32* done,
-        uint4* boxes, T* gamma, T* beta, i64 rows, i64 columns, i64 first_strip, i64 strips) {
-    const int each = 16 / sizeof(T), strip_columns = 32 * each, warps = blockDim.x / 32;
+extern "C" __global__ void __launch_bounds__(256) column_sums(Px px, const TYPE* x, const TYPE* dy, float* partial, u32* done,
+        uint4* boxes, TYPE* gamma, TYPE* beta, i64 rows, i64 columns, i64 first_strip, i64 strips) {
+    const int each = 16 / sizeof(TYPE), strip_columns = 32 * each, warps = blockDim.x / 32;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     __shared__ float sums[2][8 * 32 * 8];  // of 8 warps
     __shared__ u32 last;
@@ -37,8 +34,8 @@ template <class T> static __device__ void column_sums(const Px& px, const T* x, 
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             float a[8], b[8];
-            px_unpack<T>(part_x[k], a);
-            px_unpack<T>(part_dy[k], b);
+            px_unpack<TYPE>(part_x[k], a);
+            px_unpack<TYPE>(part_dy[k], b);
             #pragma unroll
             for (int e = 0; e < each; ++e) {
                 with_x[e] += a[e] * b[e];
@@ -84,32 +81,18 @@ template <class T> static __device__ void column_sums(const Px& px, const T* x, 
             total[0] += __uint_as_float(got.x);
             total[1] += __uint_as_float(got.y);
         }
-        gamma[at] = from_float<T>(total[0]);
-        beta[at] = from_float<T>(total[1]);
+        gamma[at] = from_float<TYPE>(total[0]);
+        beta[at] = from_float<TYPE>(total[1]);
     }
     if (threadIdx.x == 0) done[strip] = 0;
     px_reach(px, blockIdx.x, turn);
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) column_sums_%s(Px px, const %s* x, const %s* dy, float* partial, u32* done,
-        uint4* boxes, %s* gamma, %s* beta, i64 rows, i64 columns, i64 first_strip, i64 strips) {
-    column_sums(px, x, dy, partial, done, boxes, gamma, beta, rows, columns, first_strip, strips);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
+""")
 THREADS = 256
 BLOCKS = 528
 """Four blocks on each multiprocessor."""
 STRIPS = 1000
 """Most strips per launch, because each needs a slot of the signal pad; more strips take several launches."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"column_sums_{name}")
 
 
 def solution(X_hat: torch.Tensor, dY: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -130,7 +113,7 @@ def solution(X_hat: torch.Tensor, dY: torch.Tensor) -> tuple[torch.Tensor, torch
     done = symm.empty(strips, torch.int32, "done")  # zero at first, and after every launch
     partial = torch.empty(runs * strips * 2 * strip_columns, dtype=torch.float32, device=X_hat.device)
     gamma, beta = X_hat.new_empty(columns), X_hat.new_empty(columns)
-    kernel = kernel_for(X_hat.dtype)
+    kernel = kernel_for(X_hat.dtype).column_sums
     x, dy = X_hat.contiguous(), dY.contiguous()
     for first in range(0, strips, STRIPS):
         launch = kernel[(min(strips - first, STRIPS), runs), THREADS]

@@ -1,28 +1,25 @@
 """House kernel: vocabulary-parallel cross-entropy; logits are read once; ranks exchange three numbers per token."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Computes loss: [rows] from logits: [rows][width], columns rank * width and on of the vocabulary. WARPS warps (1, or all 8 of a
 // block) read a row, and find its largest logit, the sum of exponentials relative to it, and the target's logit if this rank has
 // it. They store these on all ranks, in words with flags. boxes: [2 (turns)][W (senders)][rows][2] words of 16 bytes, symmetric,
 // {largest, sum} and {target's logit, whether the sender has it}. A block waits only when it has sent all its words. Two turns
 // are enough: a rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
-template <class T, int WARPS> static __device__ void cross_entropy(
-        const Px& px, const T* logits, const i64* target, uint4* boxes, T* loss, i64 rows, i64 width) {
+extern "C" __global__ void __launch_bounds__(256) lose(Px px, const TYPE* logits, const i64* target, uint4* boxes, TYPE* loss,
+        i64 rows, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at_a_time = 8 / WARPS;
     uint4* box = boxes + (i64)(turn & 1) * px.world * rows * 2;
     const i64 first = (i64)blockIdx.x * at_a_time, step = (i64)gridDim.x * at_a_time;
     for (i64 base = first; base < rows; base += step) {
         const i64 row = base + (WARPS == 1 ? warp : 0);
-        const T* from = logits + row * width;
+        const TYPE* from = logits + row * width;
         PxMass mass = px_mass(from, row < rows ? width : 0, threadIdx.x % (WARPS * 32), WARPS * 32);
         mass = WARPS > 1 ? px_block_mass(mass) : px_warp_mass(mass);
         if (row < rows && (WARPS == 1 || warp == 0) && lane < px.world) {
@@ -48,28 +45,14 @@ template <class T, int WARPS> static __device__ void cross_entropy(
             if (pick.y) picked = __uint_as_float(pick.x);
             found |= pick.y != 0;
         }
-        loss[row] = from_float<T>(logf(mass.sum) - (found ? picked - mass.peak : 0));
+        loss[row] = from_float<TYPE>(logf(mass.sum) - (found ? picked - mass.peak : 0));
     }
     px_reach(px, blockIdx.x, turn);
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) lose(
-        Px px, const TYPE* logits, const i64* target, uint4* boxes, TYPE* loss, i64 rows, i64 width) {
-    cross_entropy<TYPE, WARPS>(px, logits, target, boxes, loss, rows, width);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, WARPS = 528, 8
 LONG = 4096
 """Columns from which a whole block works on a row."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, warps: int = 1) -> Any:
-    """Compiles the kernel with `warps` warps per row, 1 or 8, at the first call."""
-    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WARPS", str(warps))
-    return cuda.compile(SOURCE + entry).lose
 
 
 def solution(
@@ -91,7 +74,7 @@ def solution(
     blocks = min(-(-rows * warps // WARPS), BLOCKS)
     # One tensor per launch shape: a box's words must always belong to the same block and its launch count.
     boxes = team.empty((2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row")
-    kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, 32 * WARPS]
+    kernel = kernel_for(vocab_parallel_logits.dtype, WARPS=warps).lose[blocks, 32 * WARPS]
     logits = vocab_parallel_logits.contiguous()
     kernel(team.px, logits, target.contiguous(), boxes.data_ptr(), loss, rows, width)
     return loss

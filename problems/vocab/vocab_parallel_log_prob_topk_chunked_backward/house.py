@@ -1,15 +1,12 @@
 """House kernel: gradient of filtered log-probabilities; ranks find a row's cut together, and write their columns."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda
 from sandbox.kit.blocks.truncation import Cut, find_cut
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // The whole block calls this: returns the column of the `count`-th value of a row that equals `least`; -1 if count is 0 or there
 // are fewer. Each warp counts in its own run of columns.
 template <class T> static __device__ i64 last_of(const T* from, i64 columns, float least, u32 count) {
@@ -40,12 +37,12 @@ template <class T> static __device__ i64 last_of(const T* from, i64 columns, flo
 }
 // Writes gradient: [rows][columns], the vocabulary's columns from `first` on, from logits of the same shape. A block works on one
 // row at a time. The gradient is 0 for values below the row's `least`, and for the first `dropped` values that equal it.
-template <class T> static __device__ void write_gradient(const T* logits, const float* least, const float* log_sum,
+extern "C" __global__ void __launch_bounds__(512) write_rows(const TYPE* logits, const float* least, const float* log_sum,
         const i64* dropped, const i64* target, const float* incoming, float* gradient, i64 rows, i64 columns, i64 first) {
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 stride = (i64)blockDim.x * each;
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        const T* from = logits + row * columns;
+        const TYPE* from = logits + row * columns;
         float* to = gradient + row * columns;
         const float low = least[row], log_all = log_sum[row], factor = incoming[row];
         const i64 column = target[row] - first, edge = last_of(from, columns, low, (u32)dropped[row]);
@@ -57,7 +54,7 @@ template <class T> static __device__ void write_gradient(const T* logits, const 
             for (int p = 0; p < 2; ++p) {
                 const i64 at = i + p * stride;
                 float value[8];
-                px_unpack<T>(part[p], value);
+                px_unpack<TYPE>(part[p], value);
                 #pragma unroll
                 for (int e = 0; e < each; ++e) {
                     const bool outside = value[e] < low || (value[e] == low && at + e <= edge);
@@ -69,21 +66,8 @@ template <class T> static __device__ void write_gradient(const T* logits, const 
         }
     }
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) write_rows(const TYPE* logits, const float* least, const float* log_sum,
-        const i64* dropped, const i64* target, const float* incoming, float* gradient, i64 rows, i64 columns, i64 first) {
-    write_gradient(logits, least, log_sum, dropped, target, incoming, gradient, rows, columns, first);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 528, 512
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).write_rows
 
 
 def solution(
@@ -114,7 +98,7 @@ def solution(
         return by_library(logits, cut, flat - first, incoming).view(vocab_parallel_logits.shape)
     gradient = torch.empty_like(logits, dtype=torch.float32)
     if gradient.numel():
-        launch = kernel_for(logits.dtype)[min(tokens, BLOCKS), THREADS]
+        launch = kernel_for(logits.dtype).write_rows[min(tokens, BLOCKS), THREADS]
         given = logits, cut.least, cut.log_sum, cut.dropped, flat.contiguous(), incoming, gradient
         launch(*given, *logits.shape, first)
     return gradient.view(vocab_parallel_logits.shape)

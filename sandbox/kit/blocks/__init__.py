@@ -3,8 +3,14 @@
 import importlib
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import torch
+
+
+def cuda_text(name: str) -> str:
+    """The CUDA text of a block, which lies beside this file."""
+    return Path(__file__).with_name(f"{name}.cu").read_text()
 
 
 @cache

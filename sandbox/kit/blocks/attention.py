@@ -10,10 +10,7 @@ the first a half.
 """
 
 import contextlib
-import functools
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,26 +18,14 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("short_attention.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) attend_to_all(Px px, const TYPE* q, const TYPE* k, const TYPE* v, TYPE* y,
-        TYPE* box, int batch, int rows, int heads, int width, i64 pitch, float scale, int causal) {
-    attend(px, q, k, v, y, box, batch, rows, heads, width, pitch, scale, causal);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("short_attention"))
 BLOCKS, THREADS, LARGEST_HEAD = 128, 256, 256
 SHORT = 256
 """Most keys of all ranks together."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """The kernel of a dtype, compiled at its first use, which is within a first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).attend_to_all
 
 
 def is_short(query: torch.Tensor, world: int) -> bool:
@@ -59,7 +44,7 @@ def attend_short(
     """
     batch, rows, heads, width = query.shape
     blocks = min(max(batch * heads, 1), BLOCKS)
-    launch = kernel_for(query.dtype)[blocks, THREADS]  # before the ranks synchronise to allocate buffers
+    launch = kernel_for(query.dtype).attend_to_all[blocks, THREADS]  # before the ranks synchronise to allocate buffers
     result = query.new_empty(query.shape)
     box = team.out((team.world, 2, *query.shape), query.dtype, "keys", ring=2) if team.world > 1 else result
     scale = width**-0.5 if scale is None else scale

@@ -97,8 +97,8 @@ template <class T> static __device__ Kept drop(const u32* keys, const u32* count
 }
 // Finds the cut of top-k, with or without top-p, or of no filter. out: [4][rows], least, log_sum, found (the target's logit) and
 // log_probability; own_dropped: [rows]; all as in sandbox.kit.blocks.truncation.Cut.
-template <class T> static __device__ void cut(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
-        i64* own_dropped, i64 rows, i64 columns, u32 top_k, double share) {
+extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE* logits, const i64* target, uint4* boxes,
+        float* out, i64* own_dropped, i64 rows, i64 columns, u32 top_k, double share) {
     const u32 turn = px_turn(px, blockIdx.x);
     const u32 own_k = top_k < columns ? top_k : (u32)columns;
     const i64 words = 2 + own_k / 2;
@@ -106,7 +106,7 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
     __shared__ float weights[LIST];
     uint4* box = boxes + (turn & 1) * px.world * rows * words;
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        const T* from = logits + row * columns;
+        const TYPE* from = logits + row * columns;
         const i64 column = target[row] - px.rank * columns, mine = (px.rank * rows + row) * words;
         const u32 picked = column >= 0 && column < columns ? __float_as_uint(to_float(from[column])) : NOWHERE;
         uint2 head, edge;
@@ -155,7 +155,7 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
                 }
             __syncthreads();
             const u32 all_k = top_k < px.world * columns ? top_k : (u32)(px.world * columns);
-            const u32 bound = kth_largest<T>(keys, n, edges, ties, px.world, all_k);
+            const u32 bound = kth_largest<TYPE>(keys, n, edges, ties, px.world, all_k);
             // The entries not below the k-th largest, with their counts: fewer than k above it, and those equal to it.
             for (int i = threadIdx.x; i < n + px.world; i += blockDim.x) {
                 const u32 key = i < n ? keys[i] : edges[i - n];
@@ -178,12 +178,12 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
                 listed[place[j]] = key[j], counts[place[j]] = count[j];
             }
             __syncthreads();
-            const float peak = value_of<T>(listed[0]);
-            for (int i = threadIdx.x; i < many; i += blockDim.x) weights[i] = expf(value_of<T>(listed[i]) - peak);
+            const float peak = value_of<TYPE>(listed[0]);
+            for (int i = threadIdx.x; i < many; i += blockDim.x) weights[i] = expf(value_of<TYPE>(listed[i]) - peak);
             __syncthreads();
             if (threadIdx.x == 0) {
-                const Kept kept = drop<T>(listed, counts, weights, many, share);
-                least = value_of<T>(kept.least), log_sum = (float)(log(kept.sum) + peak);
+                const Kept kept = drop<TYPE>(listed, counts, weights, many, share);
+                least = value_of<TYPE>(kept.least), log_sum = (float)(log(kept.sum) + peak);
                 u32 left = kept.dropped, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
                 for (int r = 0; left && r <= px.rank; ++r) {
                     left -= min(left, equal);
@@ -239,14 +239,14 @@ static __device__ void sum_over_ranks(const Px& px, uint4* words, i64 pitch, con
 // exponentials. Each round reads the row, which is still cached, and finds two bits of the key. boxes: [2 (turns)][W
 // (senders)][rows][5 + 3 rounds] words of 16 bytes with flags: {sum of exponentials, -}, {largest logit, target's logit}, three
 // words of the last exchange, then three of each round.
-template <class T> static __device__ void cut_share(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
-        i64* own_dropped, i64 rows, i64 columns, double share) {
+extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, const TYPE* logits, const i64* target, uint4* boxes,
+        float* out, i64* own_dropped, i64 rows, i64 columns, double share) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const i64 words = 5 + 3 * (Key<T>::bits / 2), pitch = rows * words;
+    const i64 words = 5 + 3 * (Key<TYPE>::bits / 2), pitch = rows * words;
     __shared__ float heads[3][PX_MAX_WORLD];
     uint4* box = boxes + (turn & 1) * px.world * pitch;
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        const T* from = logits + row * columns;
+        const TYPE* from = logits + row * columns;
         uint4* here = box + row * words;
         const PxMass own = px_block_mass(px_mass(from, columns, threadIdx.x, blockDim.x));
         if (threadIdx.x < px.world) {
@@ -268,12 +268,12 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
         for (int r = 0; r < px.world; ++r) total += (double)heads[0][r] * expf(heads[1][r] - peak);
         const double limit = share * total;
         u32 bound = 0;
-        for (int round = 0; round < Key<T>::bits / 2; ++round) {
-            const int shift = Key<T>::bits - 2 - 2 * round;
+        for (int round = 0; round < Key<TYPE>::bits / 2; ++round) {
+            const int shift = Key<TYPE>::bits - 2 - 2 * round;
             const u32 first = bound + (1u << shift), second = bound + (2u << shift), third = bound + (3u << shift);
             float below[3] = {0, 0, 0};
             look(from, columns, [&](float value, i64) {
-                const u32 key = key_of<T>(value);
+                const u32 key = key_of<TYPE>(value);
                 const float weight = expf(value - peak);
                 below[0] += key < first ? weight : 0;
                 below[1] += key < second ? weight : 0;
@@ -282,20 +282,20 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
             sum_over_ranks(px, here + 5 + 3 * round, pitch, below, sums, turn);
             bound += (u32)((sums[0] <= limit) + (sums[1] <= limit) + (sums[2] <= limit)) << shift;
         }
-        bound = min(bound, key_of<T>(peak));  // the largest logit is always kept
+        bound = min(bound, key_of<TYPE>(peak));  // the largest logit is always kept
         float last[3] = {0, 0, 0};  // sum of exponentials below the cut, and number of logits at the cut
         look(from, columns, [&](float value, i64) {
-            const u32 key = key_of<T>(value);
+            const u32 key = key_of<TYPE>(value);
             if (key < bound) last[0] += expf(value - peak);
             last[1] += key == bound;
         });
         sum_over_ranks(px, here + 2, pitch, last, sums, turn);
         if (threadIdx.x == 0) {
-            const float least = value_of<T>(bound);
+            const float least = value_of<TYPE>(bound);
             const double weight = expf(least - peak), many = sums[1];
             double dropped = floor((limit - sums[0]) / weight);
             dropped = dropped < many ? (dropped > 0 ? dropped : 0) : many;
-            if (dropped == many && bound == key_of<T>(peak)) dropped -= 1;
+            if (dropped == many && bound == key_of<TYPE>(peak)) dropped -= 1;
             const float log_sum = (float)(log(total - sums[0] - dropped * weight) + peak);
             double before = 0, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
             for (int r = 0; r <= px.rank; ++r) {

@@ -10,13 +10,10 @@ second pass over the row, which is still cached, collects them. With top-p alone
 of the cut, from three sums that the ranks exchange. `truncation` calls this module on GPUs.
 """
 
-import functools
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
 KEYS = r"""
@@ -55,29 +52,12 @@ template <class T, class See> static __device__ void look(const T* from, i64 col
 
 After it: look(row, columns, [&](float value, i64 column) { ... });
 """
-SOURCE = KEYS + Path(__file__).with_name("candidates.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE* logits, const i64* target, uint4* boxes,
-        float* out, i64* dropped, i64 rows, i64 columns, u32 top_k, double share) {
-    cut<TYPE>(px, logits, target, boxes, out, dropped, rows, columns, top_k, share);
-}
-extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, const TYPE* logits, const i64* target, uint4* boxes,
-        float* out, i64* dropped, i64 rows, i64 columns, double share) {
-    cut_share<TYPE>(px, logits, target, boxes, out, dropped, rows, columns, share);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(KEYS + cuda_text("candidates"))
 BLOCKS, THREADS = 264, 512
 LONG = 4096
 """From this number of columns on, a row gets a block with all threads."""
 LIST = 1024
 """Most candidates of all ranks that a block can hold."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Both kernels of a dtype, compiled at their first use, which is within a first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
@@ -86,7 +66,7 @@ def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
     top_k: 0 for none.
     """
     candidates = world * min(top_k, logits.shape[1])
-    return logits.is_cuda and logits.dtype in TYPES and logits.numel() > 0 and candidates + world <= LIST
+    return logits.is_cuda and logits.dtype in cuda.FLOATS and logits.numel() > 0 and candidates + world <= LIST
 
 
 def cut_rows(

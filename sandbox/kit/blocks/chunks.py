@@ -7,11 +7,11 @@ lying = arrived[chunks.arrivals(sizes, arrived.shape[0])]     # sizes [W, E_l] i
 cuda.compile(chunks.SOURCE + text)                            # there: read_chunks, then place_of for single rows
 """
 
-from pathlib import Path
-
 import torch
 
-SOURCE = Path(__file__).with_name("chunks.cu").read_text()
+from sandbox.kit.blocks import cuda_text
+
+SOURCE = cuda_text("chunks")
 MOST_EXPERTS = 1024
 """Most chunks in a block's table. With more, a kernel uses library calls instead."""
 

@@ -7,14 +7,14 @@ static __device__ float power(float value, float p) {
 // px_swap. The last block adds up the blocks' sums, in the same order in every call, then the ranks' sums. out: [3], the norm,
 // then the factors that clip the dense and the experts' gradients. The experts' gradients are divided by `divisor` first; their
 // factor contains this.
-template <class T> static __device__ void sum_powers(const Px& px, const PxNumbers& few, const i64* many, float* partial,
-        u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    const int each = 16 / sizeof(T), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+extern "C" __global__ void __launch_bounds__(512) sum_all(Px px, PxNumbers few, const i64* many, float* partial, u32* done,
+        uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
+    const int each = 16 / sizeof(TYPE), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     __shared__ float warps[2][32];
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     float sums[2] = {0, 0};
     for (int t = 0; t < tensors; ++t) {
-        const T* from = (const T*)px_number(few, many, 2 * t);
+        const TYPE* from = (const TYPE*)px_number(few, many, 2 * t);
         const i64 n = px_number(few, many, 2 * t + 1);
         float sum = 0;
         for (i64 i = first; i * each < n; i += 4 * step) {
@@ -24,7 +24,7 @@ template <class T> static __device__ void sum_powers(const Px& px, const PxNumbe
             #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 float value[8];
-                px_unpack<T>(part[k], value);
+                px_unpack<TYPE>(part[k], value);
                 #pragma unroll
                 for (int e = 0; e < each; ++e) sum += power(value[e], p);
             }
@@ -72,14 +72,14 @@ template <class T> static __device__ void sum_powers(const Px& px, const PxNumbe
 }
 // Multiplies the gradients by their factors, from the end to the beginning, because what was read last is still cached. Gradients
 // whose factor is 1 are not written.
-template <class T> static __device__ void scale(
-        const PxNumbers& few, const i64* many, const float* factors, int tensors, int dense) {
-    const int each = 16 / sizeof(T);
+extern "C" __global__ void __launch_bounds__(512) scale_all(PxNumbers few, const i64* many, const float* factors, int tensors,
+        int dense) {
+    const int each = 16 / sizeof(TYPE);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (int t = tensors - 1; t >= 0; --t) {
         const float factor = factors[1 + (t >= dense)];
         if (factor == 1) continue;
-        T* at = (T*)px_number(few, many, 2 * t);
+        TYPE* at = (TYPE*)px_number(few, many, 2 * t);
         const i64 n = px_number(few, many, 2 * t + 1), words = (n + each - 1) / each;
         for (i64 i = first; i < words; i += 4 * step) {
             uint4 part[4];
@@ -90,10 +90,10 @@ template <class T> static __device__ void scale(
             for (int k = 0; k < 4; ++k) {
                 if (i + k * step >= words) break;
                 float value[8];
-                px_unpack<T>(part[k], value);
+                px_unpack<TYPE>(part[k], value);
                 #pragma unroll
                 for (int e = 0; e < each; ++e) value[e] *= factor;
-                px_st_part(at, each * (words - 1 - i - k * step), n, px_pack<T>(value));
+                px_st_part(at, each * (words - 1 - i - k * step), n, px_pack<TYPE>(value));
             }
         }
     }

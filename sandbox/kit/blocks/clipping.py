@@ -7,29 +7,18 @@
 The factor min(1, max_norm / norm) stays on the GPU.
 """
 
-import functools
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm, tables
+from sandbox.kit.blocks import cuda_text
 
-SOURCE = Path(__file__).with_name("clipping.cu").read_text()
-ENTRIES = Path(__file__).with_name("clipping_entries.cu").read_text()
+kernel_for = cuda.lazy(cuda_text("clipping"))
 BLOCKS, THREADS = 264, 512
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 Groups = Sequence[dist.ProcessGroup | None]
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> tuple[Any, Any]:
-    """(sum_all, scale_all) of a dtype, compiled at their first use, which is within a first call."""
-    module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
-    return module.sum_all, module.scale_all
 
 
 def clip(
@@ -66,11 +55,13 @@ def clip(
     done = team.empty(1, torch.int32, "clipping: done")  # zero at first, and after every launch
     partial = torch.empty(2 * blocks, dtype=torch.float32, device=device)
     out = torch.empty(3, dtype=torch.float32, device=device)
-    sum_all, scale_all = kernel_for(dtype)
+    kernels = kernel_for(dtype)
     counts = len(flat), len(dense)
-    sum_all[blocks, THREADS](team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm)
+    kernels.sum_all[blocks, THREADS](
+        team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm
+    )
     if flat:
-        scale_all[blocks, THREADS](few, many, out, *counts)
+        kernels.scale_all[blocks, THREADS](few, many, out, *counts)
     for gradient, scaled in zip(gradients, flat, strict=True):
         if scaled is not gradient:  # it was not contiguous
             gradient.copy_(scaled)
@@ -79,7 +70,7 @@ def clip(
 
 def _served(gradients: Sequence[torch.Tensor]) -> bool:
     """Whether the kernels support the dtype, which is the same on all ranks."""
-    return all(g.dtype is gradients[0].dtype and g.dtype in TYPES for g in gradients)
+    return all(g.dtype is gradients[0].dtype and g.dtype in cuda.FLOATS for g in gradients)
 
 
 def _ranks_of_one_exchange(

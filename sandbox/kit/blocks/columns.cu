@@ -1,9 +1,10 @@
 // Stores this rank's columns at all ranks. x: rows of `width` elements, x_pitch elements apart; y: this rank's columns of the
 // result, symmetric, rows y_pitch elements apart.
-template <class T> static __device__ void push(const Px& px, const T* x, T* y, i64 rows, i64 width, i64 x_pitch, i64 y_pitch,
-        u32 slot) {
+extern "C" __global__ void __launch_bounds__(512) push(Px px, const TYPE* x, TYPE* y, i64 rows, i64 width, i64 x_pitch,
+        i64 y_pitch) {
+    const u32 slot = blockIdx.x;
     const u32 turn = px_turn(px, slot);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (width + each - 1) / each, all = rows * words, step = (i64)gridDim.x * blockDim.x;
     const int first = x == y;  // then this rank's own columns are in place already
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 4 * step) {
@@ -14,7 +15,7 @@ template <class T> static __device__ void push(const Px& px, const T* x, T* y, i
             if (at < all) part[k] = px_ld_part(x + at / words * x_pitch, at % words * each, width);
         }
         for (int away = first; away < px.world; ++away) {
-            T* there = px_at(px, (px.rank + away) % px.world, y);
+            TYPE* there = px_at(px, (px.rank + away) % px.world, y);
             #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 const i64 at = i + k * step;
@@ -23,14 +24,6 @@ template <class T> static __device__ void push(const Px& px, const T* x, T* y, i
         }
     }
     px_turn_barrier(px, slot, turn);  // all ranks' columns have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const u16* x, u16* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, blockIdx.x);
-}
-extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x, u32* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, blockIdx.x);
 }
 // A barrier of the ranks' streams: what a rank has queued on its stream before the launch, copies too, is visible at all ranks
 // after their launch.

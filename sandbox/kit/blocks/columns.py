@@ -14,25 +14,16 @@
 The result of call e is written again in call e+2. With a `stream_barrier` in every call, no rank reads it any more by then.
 """
 
-import functools
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("columns.cu").read_text()
+kernel_for = cuda.lazy(cuda_text("columns"))
 BLOCKS, THREADS = 128, 512
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
-
-
-@functools.cache
-def kernels() -> Any:
-    """The kernels, compiled at their first use, which is within a first call."""
-    return cuda.compile(SOURCE)
 
 
 def own_columns(result: torch.Tensor, team: Team) -> torch.Tensor:
@@ -53,7 +44,7 @@ def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
         team.barrier()
         return
     rows, width = mine.shape
-    kernel = kernels().push_halves if result.element_size() == 2 else kernels().push_words
+    kernel = kernel_for(cuda.unit_of(result)).push
     blocks = min(max(-(-rows * -(-width * result.element_size() // 16) // THREADS), 1), BLOCKS)
     pitches = x.stride(0), result.stride(0)
     kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches)
@@ -95,7 +86,7 @@ def stream_barrier(result: torch.Tensor, team: Team, slot: int) -> None:
     if not result.is_cuda:
         team.barrier()
         return
-    kernels().barrier_of_all[1, 32](team.px, slot)
+    kernel_for(cuda.unit_of(result)).barrier_of_all[1, 32](team.px, slot)
 
 
 CHUNKS = (2, 6, 8)
@@ -111,7 +102,7 @@ def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: 
     """
     x, rows = a_local.contiguous(), a_local.shape[0]
     if x.is_cuda:
-        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+        kernel_for(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     a = team.out((rows, team.world * x.shape[1]), x.dtype, "gathered", ring=2)
     if not a.is_cuda or team.world == 1 or x.nbytes < large:

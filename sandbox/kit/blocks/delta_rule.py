@@ -250,7 +250,6 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
     if (s.share < s.tokens) px_turn_barrier(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
 """
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 MOST_CHANNELS = 256
 
 

@@ -2,19 +2,19 @@
 // the experts that each rank owns. x: [tokens][width]. arrived: [W (sources)][tokens][width], symmetric: the token is stored at
 // its own place at every rank where its weight is not 0. If arrived is 0, nothing is sent. Probabilities are rounded to T before
 // the choice, as torch's softmax does. Of equal probabilities the first is chosen.
-template <class T> static __device__ void route(const Px& px, const T* logits, const T* x, T* arrived, float* weights, i64 tokens,
-        i64 width, int experts, int top_k) {
+extern "C" __global__ void __launch_bounds__(512) route_tokens(Px px, const TYPE* logits, const TYPE* x, TYPE* arrived,
+        float* weights, i64 tokens, i64 width, int experts, int top_k) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, owned = experts / px.world;
     for (i64 t = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; t < tokens; t += (i64)gridDim.x * blockDim.x / 32) {
-        const T* row = logits + t * experts;
+        const TYPE* row = logits + t * experts;
         const PxMass mass = px_warp_mass(px_mass(row, experts, lane, 32));
         float weight = 0;  // of the experts of rank number `lane`
         u64 last = ~0ull;
         for (int k = 0; k < top_k; ++k) {
             u64 best = 0;  // a probability's bits sort like its value; ~e makes the first of equal ones the largest
             for (int e = lane; e < experts; e += 32) {
-                const float probability = to_float(from_float<T>(expf(to_float(row[e]) - mass.peak) / mass.sum));
+                const float probability = to_float(from_float<TYPE>(expf(to_float(row[e]) - mass.peak) / mass.sum));
                 const u64 key = (u64)__float_as_uint(probability) << 32 | ~(u32)e;
                 if (key < last && key > best) best = key;
             }
@@ -36,25 +36,25 @@ template <class T> static __device__ void route(const Px& px, const T* logits, c
     if (arrived) px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // gate becomes silu(gate) * up; both have n elements.
-template <class T> static __device__ void activate(T* gate, const T* up, i64 n) {
-    const int each = 16 / sizeof(T);
+extern "C" __global__ void __launch_bounds__(512) activate_gate(TYPE* gate, const TYPE* up, i64 n) {
+    const int each = 16 / sizeof(TYPE);
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += (i64)gridDim.x * blockDim.x) {
-        const uint4 first = px_ld_part((const T*)gate, i * each, n), second = px_ld_part(up, i * each, n);
+        const uint4 first = px_ld_part((const TYPE*)gate, i * each, n), second = px_ld_part(up, i * each, n);
         float value[8], factor[8];
-        px_unpack<T>(first, value);
-        px_unpack<T>(second, factor);
+        px_unpack<TYPE>(first, value);
+        px_unpack<TYPE>(second, factor);
         #pragma unroll
         for (int e = 0; e < each; ++e) value[e] = value[e] / (1 + expf(-value[e])) * factor[e];
-        px_st_part(gate, i * each, n, px_pack<T>(value));
+        px_st_part(gate, i * each, n, px_pack<TYPE>(value));
     }
 }
 // out: [tokens][width], the sum over the owners of a token's weight times the owner's result. y: symmetric. pulled = 1: the
 // results of owner d are in y[this rank][tokens][width] in d's memory; 0: they have been sent back to y[d][tokens][width] in this
 // rank's memory. places: [W][tokens], the tokens' rows in these arrays; 0: token t is row t.
-template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, const i64* places, T* out, i64 tokens,
-        i64 width, int pulled) {
+extern "C" __global__ void __launch_bounds__(512) combine_owners(Px px, TYPE* y, const float* weights, const i64* places,
+        TYPE* out, i64 tokens, i64 width, int pulled) {
     if (pulled) px_turn_barrier(px, blockIdx.x, px_turn(px, blockIdx.x));  // the experts of all ranks have ended
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (width + each - 1) / each, all = tokens * words;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
         const i64 t = all < 0xffffffff ? (u32)i / (u32)words : i / words, first = (i - t * words) * each;
@@ -64,7 +64,7 @@ template <class T> static __device__ void combine(const Px& px, T* y, const floa
         for (int owner = 0; owner < PX_MAX_WORLD; ++owner) {
             weight[owner] = owner < px.world ? weights[t * px.world + owner] : 0;
             if (weight[owner] == 0) continue;  // the memory may hold anything
-            const T* from = pulled ? px_at(px, owner, y) + px.rank * tokens * width : y + owner * tokens * width;
+            const TYPE* from = pulled ? px_at(px, owner, y) + px.rank * tokens * width : y + owner * tokens * width;
             part[owner] = px_ld_part(from + (places ? places[owner * tokens + t] : t) * width, first, width);
         }
         #pragma unroll
@@ -73,10 +73,10 @@ template <class T> static __device__ void combine(const Px& px, T* y, const floa
         for (int owner = 0; owner < PX_MAX_WORLD; ++owner) {
             if (weight[owner] == 0) continue;
             float value[8];
-            px_unpack<T>(part[owner], value);
+            px_unpack<TYPE>(part[owner], value);
             #pragma unroll
             for (int e = 0; e < each; ++e) sum[e] += weight[owner] * value[e];
         }
-        px_st_part(out + t * width, first, width, px_pack<T>(sum));
+        px_st_part(out + t * width, first, width, px_pack<TYPE>(sum));
     }
 }

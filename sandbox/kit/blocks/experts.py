@@ -19,24 +19,20 @@ then its other half while its peers' results are sent back. If most tokens go to
 they are routed; otherwise the host waits for counts, as the library's exchange does.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from sandbox.kit import cuda
-from sandbox.kit.blocks.columns import kernels as columns_kernels
+from sandbox.kit.blocks import cuda_text
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
 from sandbox.kit.blocks.columns import stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join, mark
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("experts.cu").read_text()
-ENTRIES = Path(__file__).with_name("experts_entries.cu").read_text()
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("experts"))
 BLOCKS, THREADS = 128, 512
 WANTED = 528
 """Blocks of launches that do not wait for other ranks."""
@@ -51,13 +47,6 @@ Projection = (
 """Weight [out, in] and bias [out], and the factors A [r, in] and B [out, r] of a branch (x Aᵀ) Bᵀ if there is one."""
 Mlp = tuple[Projection, Projection, Projection]
 """gate H -> I, up H -> I, down I -> H."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> tuple[Any, Any, Any]:
-    """(route_tokens, activate_gate, combine_owners) of a dtype; compiled inside a first call."""
-    module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
-    return module.route_tokens, module.activate_gate, module.combine_owners
 
 
 def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> torch.Tensor:
@@ -82,9 +71,8 @@ def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
     if not rows.is_cuda:
         hidden.copy_(F.silu(hidden.float()) * factor)
     elif hidden.numel():
-        activate = kernel_for(rows.dtype)[1]
         blocks = min(-(-hidden.nbytes // (16 * THREADS)), WANTED)
-        activate[blocks, THREADS](hidden, factor, hidden.numel())
+        kernel_for(rows.dtype).activate_gate[blocks, THREADS](hidden, factor, hidden.numel())
     project(hidden, down, out)
 
 
@@ -114,13 +102,13 @@ def moe_layer(
     if not x.is_cuda:
         logits = F.linear(x, gate_weight, gate_bias)
         return _on_cpu(x, _weights(logits, num_experts, top_k, team.world), mlp(), team)
-    (tokens, width), (route, _, combine) = x.shape, kernel_for(x.dtype)
+    (tokens, width), kernels = x.shape, kernel_for(x.dtype)
     weights = torch.empty((tokens, team.world), dtype=torch.float32, device=x.device)
 
     def routed(arrived: torch.Tensor | int) -> None:
         logits = F.linear(x, gate_weight, gate_bias)
         blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
-        route[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, num_experts, top_k)
+        kernels.route_tokens[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, num_experts, top_k)
 
     places: torch.Tensor | int = 0
     pulled = team.world > 1 and x.nbytes < large
@@ -132,7 +120,7 @@ def moe_layer(
         routed(arrived)
         gated_mlp(arrived.view(-1, width), mlp(), outputs.view(-1, width))
     else:
-        columns_kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+        column_kernels(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
         if 1 - math.comb(num_experts - num_experts // team.world, top_k) / math.comb(num_experts, top_k) >= ALL_GO:
             all_rows = [x] * team.world
             outputs = _beside_products(x, all_rows, [tokens] * team.world, mlp, team, lambda: routed(0))
@@ -146,7 +134,7 @@ def moe_layer(
             outputs = _beside_products(x, torch.split(rows, counts), received, mlp, team, lambda: None)
     words = tokens * -(-width * x.element_size() // 16)
     blocks = min(-(-words // THREADS), BLOCKS if pulled else WANTED)
-    combine[blocks, THREADS](team.px, outputs, weights, places, out, tokens, width, int(pulled))
+    kernels.combine_owners[blocks, THREADS](team.px, outputs, weights, places, out, tokens, width, int(pulled))
     return out
 
 

@@ -15,7 +15,7 @@ template <class T> static __device__ Place<T> place_of(const PxNumbers& few, con
 // Block b works on the same words of every share on all ranks. In slot base + most_blocks + b, a rank signals how many pieces of
 // a share it has sent. PIECE has numbers for up to 7 pieces a launch.
 #define PIECE(turn, count) (8 * (turn) + (count))
-template <class T> static __device__ void fan(const Px& px, const PxNumbers& few, const i64* many, T* y, int tensors, i64 words,
+extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, const i64* many, TYPE* y, int tensors, i64 words,
         int pieces, u32 base, u32 most_blocks) {
     const u32 slot = base + blockIdx.x, passed = slot + most_blocks, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // the buffer of two launches ago may be written again on all ranks
@@ -27,7 +27,7 @@ template <class T> static __device__ void fan(const Px& px, const PxNumbers& few
         if (px.rank == 0) {
             for (int to = 0; to < helpers; ++to)
                 for (i64 i = piece * length + first; i < last; i += 4 * step) {
-                    Place<T> place[4];
+                    Place<TYPE> place[4];
                     uint4 part[4];
                     #pragma unroll  // all loads are in flight before the first store
                     for (int k = 0; k < 4; ++k) {
@@ -47,7 +47,7 @@ template <class T> static __device__ void fan(const Px& px, const PxNumbers& few
             if (peer == 0) px_wait(px, 0, passed, PIECE(turn, piece + 1));
             __syncthreads();  // this piece of this rank's share has arrived
             for (i64 i = piece * length + first; i < last; i += step) {
-                const Place<T> place = place_of(few, many, tensors, y, helper * share + i);
+                const Place<TYPE> place = place_of(few, many, tensors, y, helper * share + i);
                 const uint4 part = px_ld_part(place.to, place.first, place.n);
                 for (int away = 1; away < helpers; ++away) {
                     const int to = 1 + (helper + away) % helpers;

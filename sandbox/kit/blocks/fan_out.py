@@ -9,33 +9,18 @@
 Rank 0 sends each byte once: every other rank receives a share and forwards it, piece by piece, to the rest.
 """
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda, tables
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("fan_out.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, const i64* many, TYPE* y, int tensors,
-        i64 words, int pieces, u32 base, u32 most_blocks) {
-    fan<TYPE>(px, few, many, y, tensors, words, pieces, base, most_blocks);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("fan_out"))
 BLOCKS, THREADS = 128, 512
 LEAST = 4
 """Least words of a piece for each thread."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """The kernel of a dtype, compiled at its first use, which is within a first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).fan_out
 
 
 def fan_out(
@@ -62,5 +47,5 @@ def fan_out(
     helpers = max(team.world - 1, 1)
     blocks = min(max(-(-words // (helpers * THREADS)), 1), most_blocks, BLOCKS)
     pieces = 1 if helpers == 1 else min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
-    kernel = kernel_for(flat.dtype)[blocks, THREADS]
+    kernel = kernel_for(flat.dtype).fan_out[blocks, THREADS]
     kernel(team.px, few, many, flat.data_ptr(), len(given), words, pieces, base, BLOCKS)

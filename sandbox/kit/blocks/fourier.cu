@@ -1,7 +1,7 @@
 // x: [blocks][rows][columns], y: [blocks][columns][rows]. A block transposes tiles of 32 x 32 elements in shared memory, so
 // that x is read and y is written in runs of 32 elements.
-template <class T> static __device__ void transpose(const T* x, T* y, i64 blocks, i64 rows, i64 columns) {
-    __shared__ T tile[32][33];
+extern "C" __global__ void __launch_bounds__(256) transpose(const TYPE* x, TYPE* y, i64 blocks, i64 rows, i64 columns) {
+    __shared__ TYPE tile[32][33];
     const i64 down = (rows + 31) / 32, across = (columns + 31) / 32;
     for (i64 t = blockIdx.x; t < blocks * down * across; t += gridDim.x) {
         const i64 row = t / across % down * 32, column = t % across * 32, base = t / across / down * rows * columns;
@@ -16,10 +16,4 @@ template <class T> static __device__ void transpose(const T* x, T* y, i64 blocks
                 y[base + (column + i / 32) * rows + row + i % 32] = tile[i % 32][i / 32];
         __syncthreads();
     }
-}
-extern "C" __global__ void __launch_bounds__(256) transpose_words(const u32* x, u32* y, i64 blocks, i64 rows, i64 columns) {
-    transpose(x, y, blocks, rows, columns);
-}
-extern "C" __global__ void __launch_bounds__(256) transpose_pairs(const u64* x, u64* y, i64 blocks, i64 rows, i64 columns) {
-    transpose(x, y, blocks, rows, columns);
 }

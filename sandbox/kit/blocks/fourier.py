@@ -9,21 +9,14 @@ columns = transposed(x)                        # [.., a, b] -> [.., b, a], as a 
 import functools
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 
-SOURCE = Path(__file__).with_name("fourier.cu").read_text()
+kernel_for = cuda.lazy(cuda_text("fourier"))
 BLOCKS, THREADS = 132 * 8, 256
-
-
-@functools.cache
-def kernels() -> Any:
-    """The kernels, compiled at their first use, which is within a first call."""
-    return cuda.compile(SOURCE)
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -35,7 +28,7 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
     result = x.new_empty((*x.shape[:-2], columns, rows))
     if x.numel():
         blocks = x.numel() // (rows * columns)
-        kernel = kernels().transpose_words if x.element_size() == 4 else kernels().transpose_pairs
+        kernel = kernel_for(torch.uint32 if x.element_size() == 4 else torch.uint64).transpose
         tiles = blocks * -(-rows // 32) * -(-columns // 32)
         kernel[min(tiles, BLOCKS), THREADS](x.data_ptr(), result.data_ptr(), blocks, rows, columns)
     return result

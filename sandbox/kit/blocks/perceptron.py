@@ -12,27 +12,17 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 
-SOURCE = Path(__file__).with_name("perceptron.cu").read_text()
-ENTRIES = Path(__file__).with_name("perceptron_entries.cu").read_text()
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("perceptron"))
 WARPS = 8
 WANTED = 1056
 """Approximate number of blocks of a launch: eight per multiprocessor."""
 Tensors = Sequence[torch.Tensor]
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> tuple[Any, Any]:
-    """(loss_gradient, relu_gradient) of a dtype, compiled at their first use, which is within a first call."""
-    module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
-    return module.loss_gradient, module.relu_gradient
 
 
 def parameters_in(flat: torch.Tensor, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -81,7 +71,7 @@ def _change_by_loss(output: torch.Tensor, targets: torch.Tensor, bias: torch.Ten
         output.copy_((output.float() - targets.float()) * factor)
         bias.copy_(output.float().sum(dim=0))
         return
-    kernel_for(output.dtype)[0][_launch(output)](
+    kernel_for(output.dtype).loss_gradient[_launch(output)](
         output, targets, bias.data_ptr(), *_room(output), *output.shape, factor
     )
 
@@ -91,7 +81,7 @@ def _change_by_relu(gradient: torch.Tensor, hidden: torch.Tensor, bias: torch.Te
         gradient.masked_fill_(hidden <= 0, 0)
         bias.copy_(gradient.float().sum(dim=0))
         return
-    kernel_for(gradient.dtype)[1][_launch(gradient)](
+    kernel_for(gradient.dtype).relu_gradient[_launch(gradient)](
         gradient, hidden, bias.data_ptr(), *_room(gradient), *gradient.shape
     )
 

@@ -1,8 +1,8 @@
 // partial: [blocks]; done: a counter, 0 before and after. The last block writes the history to `rolled`, without its oldest entry
 // and with the largest magnitude of x at its end. The scale is the largest entry, at least `least`, divided by `codes`.
-template <class T> static __device__ void largest(const T* x, const bf16* history, u32* partial, u32* done, bf16* rolled,
-        float* scale, i64 n, int length, float least, float codes, int by_product) {
-    const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
+extern "C" __global__ void __launch_bounds__(512) find_scale(const TYPE* x, const bf16* history, u32* partial, u32* done,
+        bf16* rolled, float* scale, i64 n, int length, float least, float codes, int by_product) {
+    const int each = 16 / sizeof(TYPE), lane = threadIdx.x % 32;
     __shared__ u32 warps[32];
     u32 most = 0;  // the bits of magnitudes sort like their values, with NaN above all
     const i64 step = (i64)gridDim.x * blockDim.x;
@@ -13,7 +13,7 @@ template <class T> static __device__ void largest(const T* x, const bf16* histor
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             float value[8];
-            px_unpack<T>(part[k], value);
+            px_unpack<TYPE>(part[k], value);
             #pragma unroll
             for (int e = 0; e < each; ++e) most = max(most, __float_as_uint(value[e]) & 0x7fffffff);
         }

@@ -9,34 +9,17 @@ A lane with 16 elements writes their 8-bit codes with one 16-byte store.
 """
 
 import functools
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 
-SIXTEEN = Path(__file__).with_name("quantisation_sixteen.cu").read_text()
-
-E4M3 = Path(__file__).with_name("quantisation_e4m3.cu").read_text()
-
-SOURCE = Path(__file__).with_name("quantisation.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) find_scale(const TYPE* x, const bf16* history, u32* partial, u32* done,
-        bf16* rolled, float* scale, i64 n, int length, float least, float codes, int by_product) {
-    largest<TYPE>(x, history, partial, done, rolled, scale, n, length, least, codes, by_product);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+SIXTEEN, E4M3 = cuda_text("quantisation_sixteen"), cuda_text("quantisation_e4m3")
+kernel_for = cuda.lazy(SIXTEEN + cuda_text("quantisation"))
 BLOCKS, THREADS = 264, 512
 LARGEST_CODE = 448.0
 SMALLEST_MAXIMUM = 1e-12
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """find_scale of a dtype, compiled at its first use, which is within a first call."""
-    return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).find_scale
 
 
 @functools.cache
@@ -70,7 +53,7 @@ def next_scale(values: torch.Tensor, history: torch.Tensor) -> tuple[torch.Tenso
     numbers = torch.empty(blocks + 1, dtype=torch.float32, device=device)  # the blocks' maxima, then the scale
     least = float(torch.tensor(SMALLEST_MAXIMUM).to(history.dtype))
     by_product = int(divides_by_product(device))
-    kernel = kernel_for(flat.dtype)[blocks, THREADS]
+    kernel = kernel_for(flat.dtype).find_scale[blocks, THREADS]
     kernel(
         flat,
         history.contiguous(),

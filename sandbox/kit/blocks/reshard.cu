@@ -4,10 +4,10 @@
 //   across = 1: in each of the rows, elements d * width to (d + 1) * width -> y[outer][W (senders)][rows][width]
 // Elements beyond rows_in or width_in are zero. A thread moves one word of every peer's part, so that a rank writes to all peers
 // all the time.
-template <class T> static __device__ void reshard(
-        const Px& px, const T* x, T* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {
+extern "C" __global__ void __launch_bounds__(512) reshard(Px px, const TYPE* x, TYPE* y, i64 outer, i64 rows_in, i64 width_in,
+        i64 rows, i64 width, int across) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (width + each - 1) / each, all = outer * rows * words;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
         i64 line, word, block, row;
@@ -38,12 +38,4 @@ template <class T> static __device__ void reshard(
                 px_st_part(px_at(px, (px.rank + turn_of) % px.world, y) + place * width, word * each, width, part[turn_of]);
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' parts have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) reshard_halves(
-        Px px, const u16* x, u16* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {
-    reshard(px, x, y, outer, rows_in, width_in, rows, width, across);
-}
-extern "C" __global__ void __launch_bounds__(512) reshard_words(
-        Px px, const u32* x, u32* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {
-    reshard(px, x, y, outer, rows_in, width_in, rows, width, across);
 }

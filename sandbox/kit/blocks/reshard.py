@@ -9,24 +9,16 @@ Every rank reads its tensor once and stores each 16-byte word at its final place
 copy their parts from the peers' memory.
 """
 
-import functools
 import math
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("reshard.cu").read_text()
+kernel_for = cuda.lazy(cuda_text("reshard"))
 BLOCKS, THREADS = 128, 512
-
-
-@functools.cache
-def kernels() -> Any:
-    """The kernels, compiled at their first use, which is within a first call."""
-    return cuda.compile(SOURCE)
 
 
 def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> torch.Tensor:
@@ -51,7 +43,8 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
     x = x.contiguous()
     if not x.is_cuda:
         return _copied(x, scatter_dim, gather_dim, part, shape, team)
-    kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+    unit = cuda.unit_of(x)
+    kernel = kernel_for(unit).reshard  # before the ranks exchange: see `cuda.lazy`
     result = team.out(shape, x.dtype, "reshard")
     inner = math.prod(x.shape[max(scatter_dim, gather_dim) + 1 :])
     outer = math.prod(x.shape[: min(scatter_dim, gather_dim)])
@@ -65,9 +58,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
     else:
         rows, rows_in = part * between, length * between
         width = width_in = x.shape[gather_dim] * inner
-    unit = 2 if x.element_size() % 4 else 4
-    scale = x.element_size() // unit
-    kernel = kernels().reshard_halves if unit == 2 else kernels().reshard_words
+    scale = x.element_size() // unit.itemsize
     words = outer * rows * -(-width * x.element_size() // 16)
     blocks = min(max(-(-words // THREADS), 1), BLOCKS)
     width, width_in = width * scale, width_in * scale

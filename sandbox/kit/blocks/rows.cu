@@ -2,10 +2,10 @@
 // symmetric. Chunk c has the rows plan[c] to plan[c + 1] - 1 of those sent. It goes to member plan[10 + c], and is stored there
 // from row plan[20 + c] on. A rank starts behind the chunk for itself, so that no two members send to the same one at the same
 // time. Odd blocks go backwards, so that rows for this rank itself are copied while other rows are in flight.
-template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
-        const PxNumbers& plan) {
+extern "C" __global__ void __launch_bounds__(512) send_rows(Px px, const TYPE* x, const i64* ids, TYPE* y, i64 width,
+        PxNumbers plan) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (width + each - 1) / each, all = plan.at[px.world] * words, step = (i64)gridDim.x * blockDim.x;
     const i64 rounds = (all + 4 * step - 1) / (4 * step);
     int own = 0;
@@ -25,17 +25,9 @@ template <class T> static __device__ void send_rows(const Px& px, const T* x, co
             if (i >= all) break;
             int chunk = 0;
             while (row >= plan.at[chunk + 1]) ++chunk;
-            T* there = px_at(px, (int)plan.at[10 + chunk], y) + (plan.at[20 + chunk] + row - plan.at[chunk]) * width;
+            TYPE* there = px_at(px, (int)plan.at[10 + chunk], y) + (plan.at[20 + chunk] + row - plan.at[chunk]) * width;
             px_st_part(there, at % words * each, width, part[k]);
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' rows have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) send_rows_halves(
-        Px px, const u16* x, const i64* ids, u16* y, i64 width, PxNumbers plan) {
-    send_rows(px, x, ids, y, width, plan);
-}
-extern "C" __global__ void __launch_bounds__(512) send_rows_words(
-        Px px, const u32* x, const i64* ids, u32* y, i64 width, PxNumbers plan) {
-    send_rows(px, x, ids, y, width, plan);
 }

@@ -8,25 +8,17 @@
 The processes exchange the lists on the host, so that every row is stored directly at its final place.
 """
 
-import functools
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("rows.cu").read_text()
+kernel_for = cuda.lazy(cuda_text("rows"))
 BLOCKS, THREADS = 128, 512
-
-
-@functools.cache
-def kernels() -> Any:
-    """The kernels, compiled at their first use, which is within a first call."""
-    return cuda.compile(SOURCE)
 
 
 def all_to_all_rows(
@@ -44,9 +36,9 @@ def all_to_all_rows(
     [sum(received), ...] in symmetric memory of a ring of two. Collective, and the processes wait for one another, not
     for their GPUs; uses the team's signal slots 0..127 with their own numbers (px_turn in px.cuh).
     """
-    world, rank = team.world, team.rank
+    world, rank, unit = team.world, team.rank, cuda.unit_of(rows)
     if rows.is_cuda:
-        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+        kernel_for(unit)  # before the ranks exchange: see `cuda.lazy`
     all_received = team.gather_numbers(*received)
     shape = rows.shape[1:]
     width = math.prod(shape)
@@ -65,11 +57,9 @@ def all_to_all_rows(
             place.copy_(chosen[first[i] : first[i + 1]].reshape(-1))
         team.barrier()
         return result
-    unit = 2 if rows.element_size() % 4 else 4
-    kernel = kernels().send_rows_halves if unit == 2 else kernels().send_rows_words
     blocks = min(max(-(-largest * width * rows.element_size() // (16 * THREADS)), 1), BLOCKS)  # the same on all
     plan = [*first, *[0] * (10 - len(first)), *members, *[0] * (10 - world), *places]
     listed = 0 if ids is None else ids.contiguous()
-    scale = rows.element_size() // unit
-    kernel[blocks, THREADS](team.px, rows.data_ptr(), listed, room.data_ptr(), width * scale, plan)
+    scale = rows.element_size() // unit.itemsize
+    kernel_for(unit).send_rows[blocks, THREADS](team.px, rows.data_ptr(), listed, room.data_ptr(), width * scale, plan)
     return result

@@ -9,35 +9,22 @@ With two ranks no pass over the result is needed: the owner's product comes last
 arrived.
 """
 
-import functools
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
-from sandbox.kit.blocks.columns import kernels, stream_barrier
+from sandbox.kit.blocks import cuda_text
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
+from sandbox.kit.blocks.columns import stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join, mark
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("scattered_gemm.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) add_arrived(TYPE* y, const TYPE* x, i64 n, i64 apart, int count) {
-    add_arrived_to<TYPE>(y, x, n, apart, count);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("scattered_gemm"))
 BLOCKS, THREADS = 128, 512
 CHUNKS = 2
 """Chunks of a block of rows: one is sent while the next is multiplied."""
 SLOT = 1000
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """The kernel of a dtype, compiled at its first use."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_arrived
 
 
 def scattered_product(
@@ -56,7 +43,7 @@ def scattered_product(
     slot SLOT. Collective.
     """
     others, (_, rows, _), columns, own = team.world - 1, a.shape, b.shape[1], owned[team.rank]
-    kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+    column_kernels(cuda.unit_of(a))  # before the ranks exchange: see `cuda.lazy`
     more = None
     if others > 1:
         kernel_for(a.dtype)
@@ -94,4 +81,6 @@ def _parts(rows: int, chunks: int) -> list[slice]:
 def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
     """Adds more[0], more[1], ... to rows. apart: elements between the beginnings of two of them."""
     blocks = min(max(-(-rows.nbytes // (16 * THREADS)), 1), BLOCKS)
-    kernel_for(rows.dtype)[blocks, THREADS](rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0])
+    kernel_for(rows.dtype).add_arrived[blocks, THREADS](
+        rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0]
+    )

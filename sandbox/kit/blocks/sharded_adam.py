@@ -9,20 +9,16 @@ A rank reads its slice of the gradient from all ranks, adds up in float32, and k
 computed weights and moments, which it stores on this rank or on every rank.
 """
 
-import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("sharded_adam.cu").read_text()
-ENTRY = Path(__file__).with_name("sharded_adam_entry.cu").read_text()
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("sharded_adam"))
 BLOCKS, THREADS = 128, 512
 State = Sequence[torch.Tensor]
 
@@ -43,13 +39,6 @@ class Adam:
         step_size, root_scale = self.lr / (1 - self.beta1**self.step), (1 - self.beta2**self.step) ** -0.5
         betas = self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2
         return (*betas, step_size, root_scale, self.eps, self.lr * self.weight_decay)
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, world: int = 8) -> Any:
-    """The kernel of a dtype, compiled at its first use, which is within a first call."""
-    text = f"#define WORLD {world}\n" + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])
-    return cuda.compile(text).step_slice
 
 
 def step_slice(
@@ -80,7 +69,7 @@ def step_slice(
     blocks = min(max(-(-most_words // THREADS), 1), most_blocks, BLOCKS)
     flags = sum(1 << number for number in to_all)
     addresses = [tensor.data_ptr() for tensor in (gradient, *old, *updated)]
-    kernel = kernel_for(gradient.dtype, team.world)[blocks, THREADS]
+    kernel = kernel_for(gradient.dtype, WORLD=team.world).step_slice[blocks, THREADS]
     kernel(team.px, *addresses, n, flags, 1 / team.world, *adam.numbers(), base)
 
 

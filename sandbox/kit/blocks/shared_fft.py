@@ -10,11 +10,12 @@ Frequencies stay in the order in which the passes leave them, so that nothing is
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
-SOURCE = Path(__file__).with_name("shared_fft.cu").read_text()
+from sandbox.kit.blocks import cuda_text
+
+SOURCE = cuda_text("shared_fft")
 PADDING = 16
 """After this number of elements, one element of the tile is left out, to avoid bank conflicts."""
 

@@ -21,8 +21,8 @@ template <class T> static __device__ void send(const Px& px, const T* k, const T
         }
     }
 }
-template <class T> static __device__ void attend(const Px& px, const T* q, const T* k, const T* v, T* y, T* box, int batch,
-        int rows, int heads, int width, i64 pitch, float scale, int causal) {
+extern "C" __global__ void __launch_bounds__(256) attend_to_all(Px px, const TYPE* q, const TYPE* k, const TYPE* v, TYPE* y,
+        TYPE* box, int batch, int rows, int heads, int width, i64 pitch, float scale, int causal) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 size = (i64)batch * rows * heads * width;
     const int lane = threadIdx.x % 32, pairs = batch * heads;
@@ -41,8 +41,8 @@ template <class T> static __device__ void attend(const Px& px, const T* q, const
             total[e] = 0;
         }
         for (int source = 0; source < (causal ? px.rank + 1 : px.world); ++source) {
-            const T* keys = source == px.rank ? k + own : box + 2 * source * size + sent;
-            const T* values = source == px.rank ? v + own : box + (2 * source + 1) * size + sent;
+            const TYPE* keys = source == px.rank ? k + own : box + 2 * source * size + sent;
+            const TYPE* values = source == px.rank ? v + own : box + (2 * source + 1) * size + sent;
             const i64 step = source == px.rank ? pitch : packed;
             const int seen = causal && source == px.rank ? row + 1 : rows;
             for (int first = 0; first < seen; first += KEYS) {
@@ -76,6 +76,6 @@ template <class T> static __device__ void attend(const Px& px, const T* q, const
         }
         #pragma unroll
         for (int e = 0; e < KEPT; ++e)
-            if (lane + 32 * e < width) y[sent + row * packed + lane + 32 * e] = from_float<T>(total[e] / weights);
+            if (lane + 32 * e < width) y[sent + row * packed + lane + 32 * e] = from_float<TYPE>(total[e] / weights);
     }
 }

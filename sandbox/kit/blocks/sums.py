@@ -10,38 +10,22 @@ Two ranks send as much as with any other algorithm, and synchronise once. W rank
 added a share.
 """
 
-import functools
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("sums.cu").read_text()
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
-        Px px, const TYPE* x, TYPE* y, TYPE* box, i64 n, i64 pitch, float factor, u32 base) {
-    add_up<TYPE>(px, x, y, box, n, pitch, factor, base);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(cuda_text("sums"))
 BLOCKS, THREADS = 128, 512
 ONE_BARRIER = 8 << 20
 """Up to this number of bytes that a rank sends, this is faster than adding in shares, with two synchronisations."""
 
 
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """The kernel of a dtype, compiled at its first use, which is within a first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_up_over_ranks
-
-
 def boxes(count: int, dtype: torch.dtype, team: Team, on_gpu: bool) -> torch.Tensor:
     """The buffer in which all ranks' elements arrive: symmetric [W, at least count], one of two in turn. Collective."""
     if on_gpu:
-        kernel_for(dtype)  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+        kernel_for(dtype)  # before the ranks exchange: see `cuda.lazy`
     each = 16 // dtype.itemsize
     return team.out((team.world, -(-count // each) * each), dtype, "sums", ring=2)
 
@@ -73,5 +57,5 @@ def add_up(
         out.copy_(total.mul_(factor).view(x.shape))
         return
     blocks = min(max(-(-x.nbytes // (16 * THREADS)), 1), most_blocks, BLOCKS)
-    launch = kernel_for(x.dtype)[blocks, THREADS]
+    launch = kernel_for(x.dtype).add_up_over_ranks[blocks, THREADS]
     launch(team.px, x.data_ptr(), out.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)

@@ -37,7 +37,7 @@ def compile_all(dtype: torch.dtype, world: int) -> None:
     """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
     fan_out_kernel(dtype)
     gradient_kernels(dtype)
-    step_kernel(dtype, world)
+    step_kernel(dtype, WORLD=world)
 
 
 @torch.no_grad()
