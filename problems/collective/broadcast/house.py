@@ -1,13 +1,10 @@
 """House kernel: broadcast; the root sends each other rank one share, and these ranks send it to one another."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Copies the root's tensor to all ranks. x: n halves (two bytes each), read on the root only; y: n halves, the result, symmetric.
 // A word has 16 bytes. Helpers are all ranks except the root. The root sends each helper one share of the words, in pieces, and
 // the helper passes each piece on to the other helpers. Block b works on the same words of every share on all ranks. In slot
@@ -71,16 +68,10 @@ extern "C" __global__ void __launch_bounds__(512) broadcast(Px px, const u16* x,
     }
     __syncthreads();
 }
-"""
+""")
 BLOCKS, THREADS = 128, 512
 LEAST = 4
 """Least words of a piece per thread. A receiver waits for a whole piece before it forwards it."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:

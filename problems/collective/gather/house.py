@@ -1,13 +1,10 @@
 """House kernel: gather; every rank stores its tensor at its place at the root; on CPU ranks the root copies."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Stores every rank's tensor in the root's y. x: n halves (two bytes each); y: [W][n], symmetric, the result on the root. In slot
 // BROUGHT + b, block b of every other rank signals to block b of the root that its words have arrived.
 #define BROUGHT 128
@@ -24,16 +21,10 @@ extern "C" __global__ void __launch_bounds__(512) gather(Px px, const u16* x, u1
     if (peer < px.world && peer != root) px_wait(px, peer, BROUGHT + slot, turn);
     __syncthreads();
 }
-"""
+""")
 BLOCKS, THREADS = 128, 512
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:

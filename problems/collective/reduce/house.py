@@ -3,14 +3,11 @@
 On CPU ranks the root reads the peers' memory.
 """
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Writes the sum of all ranks' x to the root's y, and a copy of x to y on the other ranks. These are the helpers, in rotated
 // order from the root on. Helper h adds up share h of all helpers' tensors and stores this partial sum at the root, which adds
 // its own tensor. So the root receives the bytes of one tensor only. Block b works on the same words of every share on all ranks,
@@ -20,7 +17,7 @@ SOURCE = r"""
 #define GIVEN 128
 #define SUMMED 256
 #define PIECE(turn, count) (8 * (turn) + (count))
-template <class T> static __device__ void reduce(const Px& px, const T* x, uint4* given, uint4* partial, T* y, i64 n,
+extern "C" __global__ void __launch_bounds__(512) reduce(Px px, const TYPE* x, uint4* given, uint4* partial, TYPE* y, i64 n,
         int root, int pieces) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
@@ -29,7 +26,7 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
         px_move(y, x, n, first, step);
         return;
     }
-    const int each = 16 / sizeof(T), helpers = px.world - 1, thread = px_thread();
+    const int each = 16 / sizeof(TYPE), helpers = px.world - 1, thread = px_thread();
     const int place = (px.rank - root + px.world) % px.world - 1;  // -1: the root
     const i64 words = (n + each - 1) / each, share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
     if (place < 0) {
@@ -41,7 +38,7 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
                 for (i64 i = piece * length + first; i < last && helper * share + i < words; i += step) {
                     const i64 word = helper * share + i;
                     const uint4 mine = px_ld_part(x, word * each, n), others = px_ld16(partial + word);
-                    PxSum<T> total;
+                    PxSum<TYPE> total;
                     total.add(mine);
                     total.add(others);
                     px_st_part(y, word * each, n, total.rounded());
@@ -76,7 +73,7 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
             const i64 word = place * share + i;
             const uint4 mine = px_ld_part(x, word * each, n);
             px_st_part(y, word * each, n, mine);
-            PxSum<T> total;
+            PxSum<TYPE> total;
             for (int source = 0; source < px.world; ++source)  // in the order of the ranks
                 if (source != root) total.add(source == px.rank ? mine : px_ld16(given + source * share + i));
             px_st16(at_root + word, total.rounded());
@@ -85,26 +82,12 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
         if (thread == 0) px_signal(px, root, SUMMED + slot, PIECE(turn, piece));
     }
 }
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) reduce_%s(
-        Px px, const %s* x, uint4* given, uint4* partial, %s* y, i64 n, int root, int pieces) {
-    reduce(px, x, given, partial, y, n, root, pieces);
-}
-"""
+""")
 BLOCKS, THREADS = 128, 512
 LEAST = 4
 """Least words of a piece per thread, so that all threads work in every step."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"reduce_{name}")
 
 
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
@@ -118,7 +101,7 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
         partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
         blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)
         pieces = min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
-        kernel = kernel_for(tensor.dtype)[blocks, THREADS]
+        kernel = kernel_for(tensor.dtype).reduce[blocks, THREADS]
         result = torch.empty_like(tensor, memory_format=torch.contiguous_format)
         kernel(symm.px, tensor.contiguous(), given, partial, result, tensor.numel(), dst, pieces)
         return result

@@ -1,13 +1,10 @@
 """House kernel: scatter; the root stores each chunk in its receiver's result; CPU ranks copy their own chunk."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Stores chunk r of the root's x in rank r's y. x: [W][n] halves (two bytes each), read on the root only; y: n halves, symmetric.
 // In slot DEALT + b, block b of the root signals to block b of every other rank that its words have arrived.
 #define DEALT 128
@@ -35,14 +32,8 @@ extern "C" __global__ void __launch_bounds__(512) scatter(Px px, const u16* x, u
         __syncthreads();
     }
 }
-"""
+""")
 BLOCKS, THREADS = 128, 512
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:

@@ -1,6 +1,5 @@
 """House kernel: Hyena operator; the first exchange applies a gate, an FFT in shared memory convolves a channel."""
 
-import functools
 from typing import Any
 
 import torch
@@ -22,9 +21,11 @@ static __device__ i64 place_of(const Sizes& a, i64 at, int& owner) {
     return part * (i64)chunk + (u32)at % chunk;
 }
 // Sends x2 * v to z of the ranks that own the channels.
-template <class T> static __device__ void send_gated(const Px& px, const T* x2, const T* v, T* z, const Sizes& a) {
+extern "C" __global__ void __launch_bounds__(512) send_gates(Px px, const TYPE* x2, const TYPE* v, TYPE* z, i64 batch,
+        i64 channels, i64 samples, int parts) {
+    const Sizes a = Sizes{batch, channels, samples, parts, px.world};
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 chunk = a.samples / a.parts, own = a.channels / a.world, length = a.samples * a.world;
     const u32 words = (chunk + each - 1) / each, lines = a.batch * a.channels * a.parts;
     const u32 all = lines * words, step = gridDim.x * blockDim.x;  // divisions of 32 bits are several times as fast
@@ -44,12 +45,12 @@ template <class T> static __device__ void send_gated(const Px& px, const T* x2, 
             const u32 line = i / words, row = line / (u32)a.parts, batch = row / (u32)a.channels;
             const u32 channel = row - batch * (u32)a.channels, owner = channel / (u32)own;
             float gate[each], value[each];
-            px_unpack<T>(left[k], gate);
-            px_unpack<T>(right[k], value);
+            px_unpack<TYPE>(left[k], gate);
+            px_unpack<TYPE>(right[k], value);
             #pragma unroll
             for (int e = 0; e < each; ++e) value[e] *= gate[e];
-            T* there = px_at(px, (int)owner, z) + (batch * own + channel - owner * own) * length;
-            px_st_part(there + chunk_of(a, px.rank, line % (u32)a.parts) * chunk, i % words * each, chunk, px_pack<T>(value));
+            TYPE* there = px_at(px, (int)owner, z) + (batch * own + channel - owner * own) * length;
+            px_st_part(there + chunk_of(a, px.rank, line % (u32)a.parts) * chunk, i % words * each, chunk, px_pack<TYPE>(value));
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the samples of all ranks have arrived
@@ -69,21 +70,25 @@ template <class T> static __device__ void send_back(const Px& px, T* y, const fl
     }
 }
 // Sends results of torch's convolution, for lengths that no block transforms. convolved: [batch][channels / W][W samples].
-template <class T> static __device__ void send_all_back(const Px& px, const T* convolved, T* y, const Sizes& a) {
+extern "C" __global__ void __launch_bounds__(512) send_convolved(Px px, const TYPE* convolved, TYPE* y, i64 batch, i64 channels,
+        i64 samples, int parts) {
+    const Sizes a = Sizes{batch, channels, samples, parts, px.world};
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 own = a.channels / a.world, length = a.samples * a.world, words = (length + each - 1) / each;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.batch * own * words; i += (i64)gridDim.x * blockDim.x) {
         const i64 row = i / words, at = i % words * each;
         float value[each];
-        px_unpack<T>(px_ld_part(convolved + row * length, at, length), value);
+        px_unpack<TYPE>(px_ld_part(convolved + row * length, at, length), value);
         send_back(px, y, value, row / own * a.channels + px.rank * own + row % own, at, a);
     }
     px_turn_barrier(px, blockIdx.x, turn);
 }
 // Writes x1 * y, transposed, to out: [batch][samples][channels]. A block transposes tiles in shared memory.
-template <class T> static __device__ void gate_and_turn(const T* x1, const T* y, T* out, const Sizes& a) {
-    __shared__ T tile[64][66];
+extern "C" __global__ void __launch_bounds__(512) last_gate(const TYPE* x1, const TYPE* y, TYPE* out, i64 batch, i64 channels,
+        i64 samples) {
+    const Sizes a = Sizes{batch, channels, samples, 1, 1};
+    __shared__ TYPE tile[64][66];
     const i64 across = (a.samples + 63) / 64, down = (a.channels + 63) / 64;
     for (i64 t = blockIdx.x; t < a.batch * down * across; t += gridDim.x) {
         const i64 base = t / across / down * a.channels * a.samples, channel = t / across % down * 64, sample = t % across * 64;
@@ -91,7 +96,7 @@ template <class T> static __device__ void gate_and_turn(const T* x1, const T* y,
         for (int i = threadIdx.x; i < 4096; i += blockDim.x) {
             const i64 at = base + (channel + i / 64) * a.samples + sample + i % 64;
             if (channel + i / 64 < a.channels && sample + i % 64 < a.samples)
-                tile[i / 64][i % 64] = from_float<T>(to_float(x1[at]) * to_float(y[at]));
+                tile[i / 64][i % 64] = from_float<TYPE>(to_float(x1[at]) * to_float(y[at]));
         }
         __syncthreads();
         #pragma unroll 8
@@ -101,63 +106,47 @@ template <class T> static __device__ void gate_and_turn(const T* x1, const T* y,
         __syncthreads();
     }
 }
-extern "C" __global__ void __launch_bounds__(512) send_gates(
-        Px px, const TYPE* x2, const TYPE* v, TYPE* z, i64 batch, i64 channels, i64 samples, int parts) {
-    send_gated(px, x2, v, z, Sizes{batch, channels, samples, parts, px.world});
-}
-extern "C" __global__ void __launch_bounds__(512) send_convolved(
-        Px px, const TYPE* convolved, TYPE* y, i64 batch, i64 channels, i64 samples, int parts) {
-    send_all_back(px, convolved, y, Sizes{batch, channels, samples, parts, px.world});
-}
-extern "C" __global__ void __launch_bounds__(512) last_gate(
-        const TYPE* x1, const TYPE* y, TYPE* out, i64 batch, i64 channels, i64 samples) {
-    gate_and_turn(x1, y, out, Sizes{batch, channels, samples, 1, 1});
-}
 """
 CONVOLUTION = r"""
 // A block works on one filter at a time, and on the filter's channels one after another. A channel has M = W * samples numbers.
 // Padded with as many zeros, they are M complex numbers in the block's tile of shared memory.
-// h: [filters][taps]; bias: [channels / W], of this rank's channels; spectrum: [M / 2 + 1], working memory of this block.
-template <class T, int M> static __device__ void convolve(const Px& px, float2* tile, const T* z, const T* h, const T* bias, T* y,
-        float4* spectrum, const float2* roots, const float2* turns, const u32* pairs, int filters, i64 taps, int dim,
-        const Sizes& a) {
+// h: [filters][taps]; bias: [channels / W], of this rank's channels; spectra: [blocks][M / 2 + 1], working memory.
+extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
+        TYPE* y, float4* spectra, const float2* roots, const float2* turns, const u32* pairs, i64 batch, i64 channels,
+        i64 samples, int parts, int filters, i64 taps, int dim) {
+    TILE
+    float4* spectrum = spectra + (i64)blockIdx.x * (LENGTH / 2 + 1);
+    const Sizes a = {batch, channels, samples, parts, px.world};
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 own = a.channels / a.world;
     for (int filter = blockIdx.x; filter < filters; filter += gridDim.x) {
-        fft_load<T, M>(tile, h + filter * taps, min(taps, (i64)2 * M));
-        fft_forward<M, M>(tile, roots);
-        fft_multiply<true, M>(tile, spectrum, turns, pairs, 0);
+        fft_load<TYPE, LENGTH>(tile, h + filter * taps, min(taps, (i64)2 * LENGTH));
+        fft_forward<LENGTH, LENGTH>(tile, roots);
+        fft_multiply<true, LENGTH>(tile, spectrum, turns, pairs, 0);
         for (int c = 0; c < a.batch * dim; ++c) {
-            const i64 batch = c / dim, channel = filter * dim + c % dim;
-            fft_load<T, M>(tile, z + (batch * own + channel) * M, M);
-            fft_forward<M, M>(tile, roots);
-            fft_multiply<false, M>(tile, spectrum, turns, pairs, to_float(bias[channel]));
-            fft_backward<M, M>(tile, roots);
-            for (int i = threadIdx.x; i < M / each; i += blockDim.x) {
+            const i64 entry = c / dim, channel = filter * dim + c % dim;
+            fft_load<TYPE, LENGTH>(tile, z + (entry * own + channel) * LENGTH, LENGTH);
+            fft_forward<LENGTH, LENGTH>(tile, roots);
+            fft_multiply<false, LENGTH>(tile, spectrum, turns, pairs, to_float(bias[channel]));
+            fft_backward<LENGTH, LENGTH>(tile, roots);
+            for (int i = threadIdx.x; i < LENGTH / each; i += blockDim.x) {
                 float value[each];
                 #pragma unroll
                 for (int e = 0; e < each / 2; ++e) {
                     const float2 pair = tile[fft_at(i * (each / 2) + e)];
                     value[2 * e] = pair.x, value[2 * e + 1] = pair.y;
                 }
-                send_back(px, y, value, batch * a.channels + px.rank * own + channel, i * (i64)each, a);
+                send_back(px, y, value, entry * a.channels + px.rank * own + channel, i * (i64)each, a);
             }
             __syncthreads();
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
-extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
-        TYPE* y, float* spectra, const float* roots, const float* turns, const u32* pairs, i64 batch, i64 channels, i64 samples,
-        int parts, int filters, i64 taps, int dim) {
-    TILE
-    float4* spectrum = (float4*)spectra + (i64)blockIdx.x * (LENGTH / 2 + 1);
-    convolve<TYPE, LENGTH>(px, tile, z, h, bias, y, spectrum, (const float2*)roots, (const float2*)turns, pairs, filters, taps,
-        dim, Sizes{batch, channels, samples, parts, px.world});
-}
 """
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(EXCHANGES)
+with_convolution = cuda.lazy(EXCHANGES + shared_fft.SOURCE + CONVOLUTION)
 BLOCKS, THREADS = 264, 512
 MULTIPROCESSORS = 132
 SHORTEST, LONGEST = 64, 16384
@@ -166,18 +155,6 @@ STATIC = 48 << 10
 """Bytes of static shared memory that a block may have; more must be requested at the launch."""
 AT_ONCE = 32 << 20
 """Bytes of spectra that one library call works on, so that they stay in the cache."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype, length: int = 0) -> Any:
-    """Compiles the exchanges, and the convolution for one length (0: without it), at the first call."""
-    source = EXCHANGES
-    if length:
-        elements = shared_fft.elements(length)
-        static = 8 * elements <= STATIC
-        tile = f"__shared__ float2 tile[{elements}];" if static else "extern __shared__ float2 tile[];"
-        source += shared_fft.SOURCE + CONVOLUTION.replace("TILE", tile).replace("LENGTH", str(length))
-    return cuda.compile(source.replace("TYPE", TYPES[dtype]))
 
 
 def solution(
@@ -210,7 +187,9 @@ def solution(
     batch, channels, samples = x1.shape
     length = samples * team.world
     in_block = SHORTEST <= length <= LONGEST and length & (length - 1) == 0
-    kernels = kernel_for(x1.dtype, length if in_block else 0)
+    shared = 8 * shared_fft.elements(length)
+    tile = f"__shared__ float2 tile[{shared // 8}];" if shared <= STATIC else "extern __shared__ float2 tile[];"
+    kernels = with_convolution(x1.dtype, TILE=tile, LENGTH=length) if in_block else kernel_for(x1.dtype)
     sizes = batch, channels, samples, parts
     # One buffer each is enough. A rank writes z after the last barrier of the previous call; the convolution that reads
     # z comes before that barrier. It writes y after the barrier of send_gates; the previous call's last gate comes
@@ -226,9 +205,8 @@ def solution(
         threads = min(max(length // 8, 32), 2 * THREADS)
         blocks_there = min(filters, MULTIPROCESSORS * min(2 * THREADS // threads, 4))
         spectra = torch.empty((blocks_there, length // 2 + 1, 4), dtype=torch.float32, device=x1.device)
-        shared = 8 * shared_fft.elements(length)
         shape = (blocks_there, threads) if shared <= STATIC else (blocks_there, threads, shared)
-        constants = spectra, tables.roots, tables.turns, tables.pairs.data_ptr()
+        constants = [x.data_ptr() for x in (spectra, tables.roots, tables.turns, tables.pairs)]
         kernels.convolve_channels[shape](
             team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim
         )

@@ -1,14 +1,11 @@
 """House kernel: all-gather along the first dimension; every word is read once and stored in every rank's result."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Stores this rank's shard in the results of all ranks. x: its n elements of two bytes; y: [W][n], symmetric.
 extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x, u16* y, i64 n) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -25,16 +22,10 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
-"""
+""")
 BLOCKS, THREADS = 64, 512
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:

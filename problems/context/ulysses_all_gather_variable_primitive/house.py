@@ -1,15 +1,13 @@
 """House kernel: all-gather of unequal shards; ranks exchange their shapes, then store every word in all results."""
 
-import functools
 import math
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Stores this rank's shard in the results of all ranks. x: [outer][n] elements of two bytes; y: [outer][pitch], symmetric;
 // this rank's n elements of a row begin at `first`.
 extern "C" __global__ void __launch_bounds__(512) gather_rows(Px px, const u16* x, u16* y, i64 outer, i64 n, i64 pitch,
@@ -34,16 +32,10 @@ extern "C" __global__ void __launch_bounds__(512) gather_rows(Px px, const u16* 
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
-"""
+""")
 BLOCKS, THREADS = 128, 512
 
 symm.reserve(6 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:

@@ -1,26 +1,23 @@
 """House kernel: Ulysses block; tokens do not attend to each other, so heads mix in registers, without an exchange."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
 from sandbox.kit import cuda
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
 // [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. A warp computes one head of one token, with a running maximum and sum,
 // so that scores stay in registers. A lane has elements lane, lane + 32, ... of the head, at most KEPT of them.
 #define KEPT 8
-template <class T> static __device__ void mix(const T* qkv, T* mixed, i64 tokens, int heads, int dim, int block, float scale,
-        int causal) {
+extern "C" __global__ void __launch_bounds__(256) mix(const TYPE* qkv, TYPE* mixed, i64 tokens, int heads, int dim, int block,
+        float scale, int causal) {
     const int lane = threadIdx.x % 32;
     const i64 warps = (i64)gridDim.x * (blockDim.x / 32), all = tokens * heads;
     for (i64 item = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; item < all; item += warps) {
         const int head = item % heads, first = head / block * block, last = causal ? head + 1 : first + block;
-        const T* token = qkv + item / heads * 3 * heads * dim;
+        const TYPE* token = qkv + item / heads * 3 * heads * dim;
         float q[KEPT], total[KEPT], top = -1e38f, weights = 0;
         #pragma unroll
         for (int e = 0; e < KEPT; ++e) {
@@ -28,8 +25,8 @@ template <class T> static __device__ void mix(const T* qkv, T* mixed, i64 tokens
             total[e] = 0;
         }
         for (int other = first; other < last; ++other) {
-            const T* k = token + (heads + other) * dim;
-            const T* v = token + (2 * heads + other) * dim;
+            const TYPE* k = token + (heads + other) * dim;
+            const TYPE* v = token + (2 * heads + other) * dim;
             float product = 0, value[KEPT];
             #pragma unroll
             for (int e = 0; e < KEPT; ++e) {
@@ -46,25 +43,11 @@ template <class T> static __device__ void mix(const T* qkv, T* mixed, i64 tokens
         }
         #pragma unroll
         for (int e = 0; e < KEPT; ++e)
-            if (lane + 32 * e < dim) mixed[item * dim + lane + 32 * e] = from_float<T>(total[e] / weights);
+            if (lane + 32 * e < dim) mixed[item * dim + lane + 32 * e] = from_float<TYPE>(total[e] / weights);
     }
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) mix_%s(
-        const %s* qkv, %s* mixed, i64 tokens, int heads, int dim, int block, float scale, int causal) {
-    mix(qkv, mixed, tokens, heads, dim, block, scale, causal);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS, LARGEST_HEAD = 132 * 8, 256, 256
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"mix_{name}")
 
 
 def solution(
@@ -89,7 +72,7 @@ def solution(
         mixed = qkv.new_empty((*qkv.shape[:-1], num_heads * dim))
         tokens = mixed.numel() // (num_heads * dim)
         blocks = min(max(-(-tokens * num_heads // (THREADS // 32)), 1), BLOCKS)
-        launch = kernel_for(qkv.dtype)[blocks, THREADS]
+        launch = kernel_for(qkv.dtype).mix[blocks, THREADS]
         launch(qkv.contiguous(), mixed, tokens, num_heads, dim, block, dim**-0.5, int(causal))
         return F.linear(mixed, w_o)
     q, k, v = qkv.unflatten(-1, (3, world, block, dim)).unbind(2)

@@ -1,20 +1,16 @@
 """House kernel: token-weighted loss; one warp sends its term to the peers in words with a flag and adds up W terms."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // One warp calls this. out: [3], {total / *global, total, gradient}; total: the sum over the ranks of *loss * *local. grad_sum: 0
 // for none. boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric. Two turns are enough: a rank that sends launch t+2 has
 // received all words of launch t+1, so all ranks have read those of launch t.
-template <class T> static __device__ void weigh(
-        const Px& px, const T* loss, const i64* local, const i64* global, const T* grad_mean, const T* grad_sum,
-                uint4* boxes, T* out) {
+extern "C" __global__ void weigh(Px px, const TYPE* loss, const i64* local, const i64* global, const TYPE* grad_mean,
+        const TYPE* grad_sum, uint4* boxes, TYPE* out) {
     const u32 turn = px_turn(px, 0);
     uint4* box = boxes + (turn & 1) * px.world;
     const int lane = threadIdx.x;
@@ -25,34 +21,19 @@ template <class T> static __device__ void weigh(
         px_st_ll16(px_at(px, lane, box) + px.rank, make_uint2(__float_as_uint(term), 0), turn);
     if (lane == 0) {
         const double sum_part = grad_sum ? to_float(*grad_sum) * tokens : 0.0;
-        out[2] = from_float<T>((float)(to_float(*grad_mean) * tokens / all + sum_part));
+        out[2] = from_float<TYPE>((float)(to_float(*grad_mean) * tokens / all + sum_part));
     }
     float got = lane == px.rank ? term : 0;
     if (lane < px.world && lane != px.rank) got = __uint_as_float(px_ld_ll16(box + lane, turn).x);
     double total = 0;
     for (int rank = 0; rank < px.world; ++rank) total += __shfl_sync(0xffffffffu, got, rank);  // the same bits on all ranks
     if (lane == 0) {
-        out[0] = from_float<T>((float)(total / all));
-        out[1] = from_float<T>((float)total);
+        out[0] = from_float<TYPE>((float)(total / all));
+        out[1] = from_float<TYPE>((float)total);
     }
     px_reach(px, 0, turn);
 }
-extern "C" __global__ void weigh_bf16(Px px, const bf16* loss, const i64* local, const i64* global, const bf16* grad_mean,
-        const bf16* grad_sum, uint4* boxes, bf16* out) {
-    weigh(px, loss, local, global, grad_mean, grad_sum, boxes, out);
-}
-extern "C" __global__ void weigh_f32(Px px, const float* loss, const i64* local, const i64* global, const float* grad_mean,
-        const float* grad_sum, uint4* boxes, float* out) {
-    weigh(px, loss, local, global, grad_mean, grad_sum, boxes, out);
-}
-"""
-
-
-@functools.cache
-def kernels() -> dict[torch.dtype, Any]:
-    """Compiles the kernels at the first call; returns them by run dtype."""
-    module: Any = cuda.compile(SOURCE)
-    return {torch.bfloat16: module.weigh_bf16[1, 32], torch.float32: module.weigh_f32[1, 32]}
+""")
 
 
 def solution(
@@ -71,7 +52,7 @@ def solution(
         out = loss.new_empty(3)
         boxes = symm.empty((2, symm.world, 4), torch.int32, "boxes")
         given = 0 if grad_loss_sum is None else grad_loss_sum
-        kernel = kernels()[loss.dtype]
+        kernel = kernel_for(loss.dtype).weigh[1, 32]
         kernel(symm.px, loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, given, boxes, out)
         return out[0], out[1], out[2]
     wide = torch.where(local_valid_tokens == 0, 0.0, loss.double() * local_valid_tokens).float()

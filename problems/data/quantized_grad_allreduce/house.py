@@ -1,8 +1,5 @@
 """House kernel: all-reduce that sends int8 codes, not floats; one part is averaged while the next is on its way."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
@@ -20,8 +17,8 @@ static __device__ float largest_of(float own, int lanes) {
 // codes with one 16-byte store. `lanes` lanes (a power of two) have a group, and find its maximum by shuffles. Block b has the
 // groups of range part * gridDim.x + b of every slice, and depends only on block b of the other ranks. While one part travels,
 // the previous part is averaged.
-template <class T> static __device__ void average(const Px& px, const T* x, uint8_t* codes, float* scales, T* y, i64 n, i64 q,
-        i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
+extern "C" __global__ void __launch_bounds__(512) average_codes(Px px, const TYPE* x, uint8_t* codes, float* scales, TYPE* y,
+        i64 n, i64 q, i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // the buffers of two launches ago may be written again on all ranks
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes, peer = px_thread();
@@ -93,23 +90,11 @@ template <class T> static __device__ void average(const Px& px, const T* x, uint
     if (!to_all) px_barrier(px, 512 + slot, turn);  // all ranks' averages have arrived
 }
 """
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) average_codes(Px px, const TYPE* x, uint8_t* codes, float* scales, TYPE* y,
-        i64 n, i64 q, i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
-    average<TYPE>(px, x, codes, scales, y, n, q, pitch, share, slices, lanes, parts, inverse, by_product);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SIXTEEN + SOURCE)
 BLOCKS, THREADS, PARTS = 132, 512, 8
 """A signal's value is 16 times the launch's number plus the part. Block b uses slots b, b + 256 and b + 512."""
 
 symm.reserve(2 << 30)  # two buffers of codes and two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).average_codes
 
 
 def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
@@ -121,7 +106,7 @@ def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
     if not flat_grad.is_cuda:
         return in_torch(flat_grad, block_size)
     x, n, world = flat_grad.contiguous(), flat_grad.numel(), symm.world
-    kernel = kernel_for(x.dtype)
+    kernel = kernel_for(x.dtype).average_codes
     to_all = (world - 1) * (1 + 4 / block_size) <= x.element_size()
     slices = 1 if to_all else world
     share = -(-n // (block_size * slices))  # groups

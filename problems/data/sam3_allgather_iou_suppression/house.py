@@ -5,7 +5,6 @@ their barrier limit the speed at the published size. With many objects the link 
 nothing has to be unpacked.
 """
 
-import functools
 from typing import Any
 
 import torch
@@ -13,13 +12,13 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Stores this rank's masks, scores and the masks' sign bits at all ranks, masks and scores as float. x: [objects][pixels];
 // scores: [objects]. Symmetric: masks, [all][pixels] and then scores [all]; bits, [all][4 * chunks]. This rank's objects have the
 // numbers from `before` on. A warp works on a chunk of 128 pixels, 4 per lane, so that it stores 512 consecutive bytes at a peer.
 // Bit l of word e of a chunk belongs to pixel 4 l + e. Bits may have any order that is the same in all masks.
-template <class T> static __device__ void share(
-        const Px& px, const T* x, const T* scores, float* masks, u32* bits, i64 objects, i64 before, i64 all, i64 pixels) {
+extern "C" __global__ void __launch_bounds__(512) share_masks(Px px, const TYPE* x, const TYPE* scores, float* masks, u32* bits,
+        i64 objects, i64 before, i64 all, i64 pixels) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32;
     const i64 chunks = (pixels + 127) / 128, step = (i64)gridDim.x * blockDim.x / 32;
@@ -91,21 +90,8 @@ extern "C" __global__ void __launch_bounds__(256) suppress(const u32* bits, cons
             px_st_part(masks + i * pixels, at, pixels, px_pack<float>(blank));
     }
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) share_masks(Px px, const TYPE* x, const TYPE* scores, float* masks, u32* bits,
-        i64 objects, i64 before, i64 all, i64 pixels) {
-    share(px, x, scores, masks, bits, objects, before, all, pixels);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 128, 512
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles share_masks and suppress at the first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 symm.reserve(2 << 30)  # two results of the largest sizes

@@ -3,16 +3,14 @@
 Small gradients go to all ranks at once, in words with a flag. Of large ones each rank adds up one share for all.
 """
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Returns word i of three arrays one after another; zeros beyond their end. given: address and length of each array. A word has
 // 16 bytes; the last word of an array is padded with zeros.
 template <class T> static __device__ uint4 word_of(const PxNumbers& given, i64 i) {
@@ -28,17 +26,17 @@ template <class T> static __device__ uint4 word_of(const PxNumbers& given, i64 i
 // For small arrays: every rank sends its words to all others, data and flag in one store, and adds up all ranks' words in rank
 // order. y: [words]. boxes: [2 (turns)][W (senders)][words][2 (halves)] words of 16 bytes, symmetric. Two turns are enough: a
 // rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
-template <class T> static __device__ void one_shot(const Px& px, const PxNumbers& given, uint4* boxes, uint4* y, i64 words) {
+extern "C" __global__ void __launch_bounds__(512) sum_one_shot(Px px, PxNumbers given, uint4* boxes, uint4* y, i64 words) {
     const u32 turn = px_turn(px, blockIdx.x);
     uint4* box = boxes + (i64)(turn & 1) * px.world * words * 2;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += (i64)gridDim.x * blockDim.x) {
-        const uint4 own = word_of<T>(given, i);
+        const uint4 own = word_of<TYPE>(given, i);
         for (int away = 1; away < px.world; ++away) {
             uint4* there = px_at(px, (px.rank + away) % px.world, box) + (px.rank * words + i) * 2;
             px_st_ll16(there, make_uint2(own.x, own.y), turn);
             px_st_ll16(there + 1, make_uint2(own.z, own.w), turn);
         }
-        PxSum<T> total;
+        PxSum<TYPE> total;
         for (int source = 0; source < px.world; ++source) {
             if (source == px.rank) {
                 total.add(own);
@@ -55,14 +53,14 @@ template <class T> static __device__ void one_shot(const Px& px, const PxNumbers
 // For large arrays: every rank sends share p of its words to rank p, which adds them up and stores the sums at all ranks. staged:
 // [W (senders)][share] and y: [W][share], both symmetric. The same block of every rank works on the same words of a share. One
 // `staged` is enough: when a launch has ended, all ranks have read it.
-template <class T> static __device__ void two_shot(const Px& px, const PxNumbers& given, uint4* staged, uint4* y, i64 share) {
+extern "C" __global__ void __launch_bounds__(512) sum_two_shot(Px px, PxNumbers given, uint4* staged, uint4* y, i64 share) {
     const u32 turn = px_turn(px, blockIdx.x), second = px_turn(px, gridDim.x + blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (i64 i = first; i < share; i += step) {
         uint4 part[PX_MAX_WORLD];
         #pragma unroll  // all loads are in flight before the first store
         for (int away = 1; away < PX_MAX_WORLD; ++away)
-            if (away < px.world) part[away] = word_of<T>(given, (px.rank + away) % px.world * share + i);
+            if (away < px.world) part[away] = word_of<TYPE>(given, (px.rank + away) % px.world * share + i);
         #pragma unroll
         for (int away = 1; away < PX_MAX_WORLD; ++away)
             if (away < px.world)
@@ -75,8 +73,8 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
         for (int source = 0; source < PX_MAX_WORLD; ++source)
             if (source < px.world)
                 part[source] =
-                    source == px.rank ? word_of<T>(given, px.rank * share + i) : px_ld16(staged + source * share + i);
-        PxSum<T> total;
+                    source == px.rank ? word_of<TYPE>(given, px.rank * share + i) : px_ld16(staged + source * share + i);
+        PxSum<TYPE> total;
         #pragma unroll
         for (int source = 0; source < PX_MAX_WORLD; ++source)
             if (source < px.world) total.add(part[source]);
@@ -86,27 +84,12 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
     }
     px_turn_barrier(px, gridDim.x + blockIdx.x, second);  // all ranks' sums have arrived, and all ranks have read `staged`
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) sum_one_shot(Px px, PxNumbers given, uint4* boxes, uint4* y, i64 words) {
-    one_shot<TYPE>(px, given, boxes, y, words);
-}
-extern "C" __global__ void __launch_bounds__(512) sum_two_shot(Px px, PxNumbers given, uint4* staged, uint4* y, i64 share) {
-    two_shot<TYPE>(px, given, staged, y, share);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 64, 512
 SMALL = 1 << 19
 """Bytes up to which every rank sends everything to all ranks, in one step instead of two."""
 
 symm.reserve(2 << 30)  # staging and two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles both kernels at the first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:

@@ -8,14 +8,13 @@ number. Reading the mask limits the speed.
 import ctypes
 import functools
 import time
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 const int MOST_EXPERTS = 4096;
 // Counts each expert's rows, and exchanges the counts. mask: [n / experts][experts] of 0 and 1; counts: [experts] and done: a
 // counter, both 0 before and after. boxes: [2 (turns)][W (senders)][local] words of 8 bytes, symmetric, flagged with the call's
@@ -73,18 +72,12 @@ extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const flo
     __syncthreads();
     if (threadIdx.x == 0) px_store_release((u64)flag, epoch);
 }
-"""
+""")
 BLOCKS, THREADS = 264, 512
 MOST_EXPERTS = 4096
 """Most counts that a block holds; more experts take library calls."""
 PATIENCE_S = 3.0
 """Seconds for which the host polls the flag; kernels wait two seconds for their peers."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(SOURCE)
 
 
 @functools.cache

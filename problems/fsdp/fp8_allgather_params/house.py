@@ -1,8 +1,5 @@
 """House kernel: FP8 all-gather; one launch computes the scale, one sends E4M3 codes to all ranks and expands them."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
@@ -20,8 +17,8 @@ template <class T> static __device__ void expand(uint4 code, float scale, T* to,
 // [W (senders)][blocks], symmetric; y: [W][n], local. A thread quantises 16 elements at a time, and stores their codes at all
 // peers and their values in its own y. Block b has the words of range part * gridDim.x + b and depends only on block b of the
 // other ranks. While one part travels, the previous part is expanded.
-template <class T> static __device__ void all_gather(const Px& px, const T* x, const float* own_scale, uint4* codes,
-        float* scales, T* y, i64 n, i64 words, int parts) {
+extern "C" __global__ void __launch_bounds__(512) all_gather_codes(Px px, const TYPE* x, const float* own_scale, uint4* codes,
+        float* scales, TYPE* y, i64 n, i64 words, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // all ranks have expanded the codes of two launches ago
     const int peer = px_thread();
@@ -71,21 +68,9 @@ template <class T> static __device__ void all_gather(const Px& px, const T* x, c
     }
 }
 """
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) all_gather_codes(Px px, const TYPE* x, const float* own_scale, uint4* codes,
-        float* scales, TYPE* y, i64 n, i64 words, int parts) {
-    all_gather<TYPE>(px, x, own_scale, codes, scales, y, n, words, parts);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SIXTEEN + E4M3 + SOURCE)
 BLOCKS, THREADS, PARTS = 132, 512, 8
 """A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).all_gather_codes
 
 
 def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,7 +80,7 @@ def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tupl
     """
     if not flat_param_shard.is_cuda:
         return in_torch(flat_param_shard, amax_history)
-    kernel = kernel_for(flat_param_shard.dtype)
+    kernel = kernel_for(flat_param_shard.dtype).all_gather_codes
     x, n = flat_param_shard.contiguous(), flat_param_shard.numel()
     history, scale = next_scale(x, amax_history)
     words = -(-n // 16)

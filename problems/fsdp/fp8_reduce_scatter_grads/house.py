@@ -1,8 +1,5 @@
 """House kernel: FP8 reduce-scatter; one launch computes the scale, one sends E4M3 codes to owners and adds them up."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
@@ -34,8 +31,8 @@ template <class T> static __device__ void send(const Px& px, const T* x, uint4* 
 // [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n]. A thread quantises 16 elements
 // at a time and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and depends only on block b
 // of the other ranks. While one part travels, the previous part is added up.
-template <class T> static __device__ void reduce_scatter(const Px& px, const T* x, const float* own_scale, uint4* codes,
-        float* scales, T* y, i64 n, i64 words, int parts, float inverse) {
+extern "C" __global__ void __launch_bounds__(512) reduce_scatter_codes(Px px, const TYPE* x, const float* own_scale, uint4* codes,
+        float* scales, TYPE* y, i64 n, i64 words, int parts, float inverse) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // all ranks have read the codes of two launches ago
     const int peer = px_thread();
@@ -66,7 +63,7 @@ template <class T> static __device__ void reduce_scatter(const Px& px, const T* 
                     const float theirs = ((const volatile float*)scales)[source * gridDim.x + blockIdx.x];
                     #pragma unroll  // the baseline rounds each sender's value to the run dtype
                     for (int e = 0; e < 16; ++e)
-                        total[e] += to_float(from_float<T>(__fmul_rn(from_e4m3(byte_of(got[source], e)), theirs)));
+                        total[e] += to_float(from_float<TYPE>(__fmul_rn(from_e4m3(byte_of(got[source], e)), theirs)));
                 }
             #pragma unroll
             for (int e = 0; e < 16; ++e) total[e] *= inverse;
@@ -75,21 +72,9 @@ template <class T> static __device__ void reduce_scatter(const Px& px, const T* 
     }
 }
 """
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) reduce_scatter_codes(Px px, const TYPE* x, const float* own_scale,
-        uint4* codes, float* scales, TYPE* y, i64 n, i64 words, int parts, float inverse) {
-    reduce_scatter<TYPE>(px, x, own_scale, codes, scales, y, n, words, parts, inverse);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(SIXTEEN + E4M3 + SOURCE)
 BLOCKS, THREADS, PARTS = 132, 512, 8
 """A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).reduce_scatter_codes
 
 
 def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -99,7 +84,7 @@ def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torc
     """
     if not flat_grads.is_cuda:
         return in_torch(flat_grads, amax_history)
-    kernel = kernel_for(flat_grads.dtype)
+    kernel = kernel_for(flat_grads.dtype).reduce_scatter_codes
     x, n = flat_grads.contiguous(), flat_grads.numel() // symm.world
     history, scale = next_scale(x, amax_history)
     words = -(-n // 16)

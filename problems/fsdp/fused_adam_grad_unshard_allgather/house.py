@@ -1,22 +1,19 @@
 """House kernel: sharded Adam; each new weight is stored at every rank from the registers in which it was computed."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Computes Adam's step t of this rank's weights, and stores them at all ranks. gradient, weight, mean, square: [n], this rank's
 // shards; y: [W][n], symmetric. rest1 = 1 - beta1, rest2 = 1 - beta2, step_size = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 -
 // beta2^t).
-template <class T> static __device__ void adam(const Px& px, const T* gradient, const T* weight, const T* mean,
-        const T* square, T* y, i64 n, float beta1, float rest1, float beta2, float rest2, float step_size,
-        float root_scale, float eps) {
+extern "C" __global__ void __launch_bounds__(512) adam(Px px, const TYPE* gradient, const TYPE* weight, const TYPE* mean,
+        const TYPE* square, TYPE* y, i64 n, float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale,
+        float eps) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const i64 step = gridDim.x * blockDim.x;
     for (i64 i = blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 2 * step) {
         uint4 part[2][4];
@@ -31,41 +28,26 @@ template <class T> static __device__ void adam(const Px& px, const T* gradient, 
         #pragma unroll
         for (int k = 0; k < 2; ++k) {
             float g[8], w[8], m[8], v[8];
-            px_unpack<T>(part[k][0], g);
-            px_unpack<T>(part[k][1], w);
-            px_unpack<T>(part[k][2], m);
-            px_unpack<T>(part[k][3], v);
+            px_unpack<TYPE>(part[k][0], g);
+            px_unpack<TYPE>(part[k][1], w);
+            px_unpack<TYPE>(part[k][2], m);
+            px_unpack<TYPE>(part[k][3], v);
             #pragma unroll
             for (int e = 0; e < each; ++e) {
                 const float new_mean = beta1 * m[e] + rest1 * g[e], new_square = beta2 * v[e] + rest2 * g[e] * g[e];
                 w[e] -= step_size * new_mean / (sqrtf(new_square) * root_scale + eps);
             }
-            const uint4 updated = px_pack<T>(w);
+            const uint4 updated = px_pack<TYPE>(w);
             for (int away = 0; away < px.world; ++away)
                 px_st_part(px_at(px, (px.rank + away) % px.world, y) + px.rank * n, each * (i + k * step), n, updated);
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' weights have arrived
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) adam_%s(
-        Px px, const %s* gradient, const %s* weight, const %s* mean, const %s* square, %s* y, i64 n,
-        float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale, float eps) {
-    adam(px, gradient, weight, mean, square, y, n, beta1, rest1, beta2, rest2, step_size, root_scale, eps);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 128, 512
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"adam_{name}")
 
 
 def solution(
@@ -93,7 +75,7 @@ def solution(
     # call e before that barrier.
     result = symm.out(symm.world * p, grad_shard.dtype, "weights")
     words = -(-p * grad_shard.element_size() // 16)
-    kernel = kernel_for(grad_shard.dtype)[min(-(-words // THREADS), BLOCKS), THREADS]
+    kernel = kernel_for(grad_shard.dtype).adam[min(-(-words // THREADS), BLOCKS), THREADS]
     shards = (grad_shard.contiguous(), master_shard.contiguous(), exp_avg.contiguous(), exp_avg_sq.contiguous())
     betas = (beta1, 1 - beta1, beta2, 1 - beta2)
     kernel(symm.px, *shards, result, p, *betas, step_size, root_scale, eps)

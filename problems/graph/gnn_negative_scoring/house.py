@@ -1,27 +1,24 @@
 """House kernel: ranking; a warp counts the better negatives of a row and stores the resulting place at every rank."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Stores the place of each row's positive among its negatives in `places` of all ranks; a warp counts a row. pos: [rows]; neg:
 // [rows][each]; places: [rows of all ranks], this rank's from `first` on, symmetric.
-template <class T> static __device__ void rank_rows(const Px& px, const T* pos, const T* neg, i64* places, i64 rows,
+extern "C" __global__ void __launch_bounds__(256) rank_rows(Px px, const TYPE* pos, const TYPE* neg, i64* places, i64 rows,
         i64 each, i64 first) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32;
     const i64 warps = (i64)gridDim.x * (blockDim.x / 32);
     for (i64 row = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += warps) {
         const float positive = to_float(pos[row]);
-        const T* negatives = neg + row * each;
+        const TYPE* negatives = neg + row * each;
         float better = 0;  // a float for px_warp_sum, exact up to 2^24
         for (i64 k = lane; k < each; k += 32 * 8) {
-            T score[8];
+            TYPE score[8];
             #pragma unroll  // all loads are in flight before the first comparison
             for (int j = 0; j < 8; ++j)
                 if (k + 32 * j < each) score[j] = negatives[k + 32 * j];
@@ -34,22 +31,8 @@ template <class T> static __device__ void rank_rows(const Px& px, const T* pos, 
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the places of all ranks have arrived
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(256) rank_rows_%s(Px px, const %s* pos, const %s* neg, i64* places, i64 rows,
-        i64 each, i64 first) {
-    rank_rows(px, pos, neg, places, rows, each, first);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 528, 256
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rank_rows_{name}")
 
 
 def solution(
@@ -76,6 +59,6 @@ def solution(
         return room[:total]
     # The same number of blocks on every rank, although the rows differ.
     blocks = min(max(-(-max(counts) // (THREADS // 32)), 1), BLOCKS)
-    launch = kernel_for(pos.dtype)[blocks, THREADS]
+    launch = kernel_for(pos.dtype).rank_rows[blocks, THREADS]
     launch(team.px, pos, neg, room, pos.shape[0], neg.shape[1], first)
     return room[:total]

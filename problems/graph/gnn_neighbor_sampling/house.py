@@ -6,9 +6,7 @@ written in order. A node appears first at the smallest number of an edge that le
 the end.
 """
 
-import functools
 import itertools
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -110,15 +108,10 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
     if (px_last_block(counters + 1, gridDim.x) && threadIdx.x == 0) *counters = 0;
 }
 """
+kernels = cuda.lazy(prefix.SOURCE + SOURCE)
 BLOCKS, THREADS = 128, 512
 HOPS = 58
 """Most fanouts that fit into the kernel's parameters beside six sizes."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernel at the first call."""
-    return cuda.compile(prefix.SOURCE + SOURCE)
 
 
 def solution(

@@ -1,6 +1,5 @@
 """House kernel: feature fetch; all ranks get all ids, owners store rows at their final places; nothing is sorted."""
 
-import functools
 import itertools
 from typing import Any
 
@@ -10,13 +9,13 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.side_stream import beside, join, mark
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Sends this rank's queries to all ranks, then stores the rows that each rank queries in its features. table: this rank's rows of
 // `width` elements, `shard` rows per rank; ids: this rank's queries. lists: [W][most], the queries of all ranks, asked.at[r] of
 // rank r; features: rows of `width`; both symmetric. A launch serves places since to until - 1 of all lists. A block serves the
 // same places of each list, so it only reads queries that the same block of the other ranks has sent.
-template <class T> static __device__ void fetch_rows(const Px& px, const T* table, const i64* ids, i64* lists, T* features,
-        const PxNumbers& asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
+extern "C" __global__ void __launch_bounds__(512, 2) fetch(Px px, const TYPE* table, const i64* ids, i64* lists, TYPE* features,
+        PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
     __shared__ i64 from[512], to[512];
     __shared__ u32 found;
     const u32 turn = px_turn(px, blockIdx.x);
@@ -28,12 +27,12 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
         for (i64 i = first + threadIdx.x; i < end; i += blockDim.x) there[i] = ids[i];
     }
     px_turn_barrier(px, blockIdx.x, turn);
-    const int each = 16 / sizeof(T);
+    const int each = 16 / sizeof(TYPE);
     const u32 words = (width + each - 1) / each, step = blockDim.x;
     for (int away = 1; away <= px.world; ++away) {  // this rank's own queries last: they need no link
         const int reader = (px.rank + away) % px.world;
         const volatile i64* list = lists + reader * most;
-        T* there = px_at(px, reader, features);
+        TYPE* there = px_at(px, reader, features);
         const i64 end = min(last, asked.at[reader]);
         for (i64 begin = first; begin < end; begin += blockDim.x) {
             if (threadIdx.x == 0) found = 0;
@@ -67,15 +66,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
     }
     px_turn_barrier(px, blockIdx.x, turn + 1);  // the rows of all ranks have arrived
 }
-extern "C" __global__ void __launch_bounds__(512, 2) fetch_halves(Px px, const u16* table, const i64* ids, i64* lists,
-        u16* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
-    fetch_rows(px, table, ids, lists, features, asked, most, since, until, shard, width);
-}
-extern "C" __global__ void __launch_bounds__(512, 2) fetch_words(Px px, const u32* table, const i64* ids, i64* lists,
-        u32* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
-    fetch_rows(px, table, ids, lists, features, asked, most, since, until, shard, width);
-}
-"""
+""")
 BLOCKS, THREADS = 264, 512
 """Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 LARGE = 16 << 20
@@ -83,12 +74,6 @@ LARGE = 16 << 20
 CHUNKS = 4
 
 symm.reserve(2 << 30)
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
@@ -107,7 +92,7 @@ def solution(
     if team.world == 1:
         return local_embedding_shard[input_node_ids] @ proj_matrix
     if input_node_ids.is_cuda:
-        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+        kernel_for(cuda.unit_of(local_embedding_shard))  # before the ranks exchange: see `cuda.lazy`
     shard, width = -(-num_total_nodes // team.world), local_embedding_shard.shape[1]
     asked = [count for (count,) in team.gather_numbers(input_node_ids.numel())]
     # One buffer each is enough. A launch stores rows at a rank after a barrier with that rank's launch, which follows
@@ -122,13 +107,13 @@ def solution(
         fetch_on_cpu(local_embedding_shard, input_node_ids, lists, room, asked, shard, team)
         return features @ proj_matrix
     table, ids = local_embedding_shard.contiguous(), input_node_ids.contiguous()
-    unit = 2 if table.element_size() % 4 else 4
-    kernel = kernels().fetch_halves if unit == 2 else kernels().fetch_words
+    unit = cuda.unit_of(table)
+    kernel = kernel_for(unit).fetch
     addresses = table.data_ptr(), ids.data_ptr(), lists.data_ptr(), room.data_ptr()
     most, sizes = (
         max(asked),
-        (shard, width * table.element_size() // unit),
-    )  # the same on all ranks, and so are the launches
+        (shard, width * table.element_size() // unit.itemsize),
+    )  # the same on all ranks, as are the launches
     if most * width * table.element_size() < LARGE:
         blocks = min(max(-(-most // 16), 1), BLOCKS)
         kernel[blocks, THREADS](team.px, *addresses, asked, most, 0, most, *sizes)

@@ -6,7 +6,6 @@ lengths, so that no host waits for a GPU. Reading keys and writing the block lim
 local sort does.
 """
 
-import functools
 from itertools import accumulate
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-COUNTING = r"""
+counting = cuda.lazy(r"""
 // Keys have 16 bits and sort like the numbers; bits_of is the inverse of key_of. count_keys counts how often each key occurs.
 // counts: [65536], zeros at first. Block b counts keys that equal b modulo 4, in 16-bit counters, two a word. It adds them to
 // `counts` after each portion of keys, which is too short to overflow them.
@@ -112,8 +111,8 @@ extern "C" __global__ void __launch_bounds__(512) write_block(const u32* before,
         px_st_part(block, i, n, make_uint4(word[0], word[1], word[2], word[3]));
     }
 }
-"""
-MERGING = r"""
+""")
+merging = cuda.lazy(r"""
 // keys: this rank's sorted keys, symmetric; rank r has lengths.at[r]. cuts: [2][W], where this rank's block begins and ends among
 // the sorted keys of each rank.
 PX_DI u32 order_of(float key) {  // -0 counts as 0
@@ -197,17 +196,11 @@ extern "C" __global__ void __launch_bounds__(512) merge_runs(const i64* cuts, co
         run += n;
     }
 }
-"""
+""")
 BLOCKS, THREADS = 528, 512
 KINDS, PORTION, PROBES = 65536, 32768, 16
 
 symm.reserve(2 << 30)  # two lists of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernels for keys of two or of four bytes at the first call."""
-    return cuda.compile(COUNTING if dtype.itemsize == 2 else MERGING)
 
 
 def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -234,7 +227,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
     room[: keys.numel()].copy_(keys)
     if not keys.is_cuda:
         return by_bisection(room, team, lengths, first, end)
-    kernels, sizes = kernel_for(keys.dtype), {"dtype": keys.dtype, "device": keys.device}
+    kernels, sizes = merging(), {"dtype": keys.dtype, "device": keys.device}
     runs, block = torch.empty(end - first, **sizes), torch.empty(end - first, **sizes)
     cuts = torch.empty((2, world), dtype=torch.int64, device=keys.device)
     kernels.find_cuts[1, min(THREADS, 256)](team.px, room, cuts, lengths, first, end)
@@ -254,7 +247,7 @@ def by_counting(keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, 
         kinds = torch.arange(KINDS)
         kinds = torch.where(kinds < KINDS // 2, -1 - kinds, kinds - KINDS // 2).to(torch.int16)
         return kinds.repeat_interleave(until.diff(prepend=until.new_tensor([first]))).view(keys.dtype)
-    kernels, block = kernel_for(keys.dtype), keys.new_empty(end - first)
+    kernels, block = counting(), keys.new_empty(end - first)
     counts = torch.zeros(KINDS, dtype=torch.int32, device=keys.device)
     before = torch.empty(KINDS + 1, dtype=torch.int32, device=keys.device)
     everybody = team.out((team.world, KINDS), torch.int32, "counts", ring=2)

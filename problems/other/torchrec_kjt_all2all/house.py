@@ -11,7 +11,7 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm, tables
 from sandbox.kit.blocks.side_stream import read_early
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // The plan of F features: F + 1 numbers, where each feature's lengths begin on this rank; then F numbers each: where they are
 // stored at the feature's owner, the owner, and the owner's first feature.
 const int SLOT = 1000;
@@ -104,13 +104,14 @@ extern "C" __global__ void __launch_bounds__(512) push_lengths(Px px, PxNumbers 
     if (threadIdx.x == 0) *found = whole[own_end] - whole[own_first];
 }
 // Stores ids, or weights, at their owners. rows: [n], this rank's; a block has a consecutive part, and stores it by features.
-template <class T> static __device__ void push_rows(const Px& px, const Plan& plan, const T* rows, T* result,
-        const i64* starts, const i64* places, i64 n) {
+extern "C" __global__ void __launch_bounds__(512) push_rows(Px px, PxNumbers few, const i64* many, const TYPE* rows,
+        TYPE* result, const i64* starts, const i64* places, i64 n, int features) {
+    const Plan plan = {few, many, features};
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 share = (n + gridDim.x - 1) / gridDim.x, end = min((blockIdx.x + 1) * share, n);
     i64 begin = blockIdx.x * share;
     int f = 0;
-    for (int high = plan.features; begin < end && high - f > 1;) {  // find the last feature that begins at `begin` or before
+    for (int high = features; begin < end && high - f > 1;) {  // find the last feature that begins at `begin` or before
         const int middle = (f + high) / 2;
         if (starts[middle] <= begin) f = middle;
         else high = middle;
@@ -118,9 +119,9 @@ template <class T> static __device__ void push_rows(const Px& px, const Plan& pl
     for (; begin < end; ++f) {
         const i64 until = min(end, starts[f + 1]);
         if (until <= begin) continue;
-        T* there = px_at(px, plan.owner(f), result) + (places[f] - starts[f]);
+        TYPE* there = px_at(px, plan.owner(f), result) + (places[f] - starts[f]);
         for (i64 i = begin + threadIdx.x; i < until; i += 4 * blockDim.x) {
-            T part[4];
+            TYPE part[4];
             #pragma unroll  // all loads are in flight before the first store
             for (int k = 0; k < 4; ++k)
                 if (i + k * blockDim.x < until) part[k] = rows[i + k * blockDim.x];
@@ -132,27 +133,13 @@ template <class T> static __device__ void push_rows(const Px& px, const Plan& pl
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all rows and lengths have arrived, and `table` may be written again
 }
-"""
-ENTRIES = "".join(
-    f"""
-extern "C" __global__ void __launch_bounds__(512) push_{8 * size}(Px px, PxNumbers few, const i64* many, const {kind}* rows,
-        {kind}* result, const i64* starts, const i64* places, i64 n, int features) {{
-    push_rows(px, Plan{{few, many, features}}, rows, result, starts, places, n);
-}}
-"""
-    for size, kind in ((2, "u16"), (4, "u32"), (8, "u64"))
-)
+""")
 BLOCKS, THREADS = 128, 512
+WORDS = {2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 AT_ONCE = 32
 """Most numbers that the processes exchange in one message."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE + ENTRIES)
 
 
 def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
@@ -211,8 +198,9 @@ def solution(
     """
     team = symm.team(pg)
     world, rank, features = team.world, team.rank, sum(key_splits)
-    if lengths.is_cuda:
-        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
+    if lengths.is_cuda:  # before the ranks exchange: see `cuda.lazy`
+        for source in (values, values if weights is None else weights):
+            kernel_for(WORDS[source.element_size()])
     span = world // stagger
     order = [x + span * y for x in range(span) for y in range(stagger)]
     heard = of_all([values.numel(), *([batch_size] if stride_per_key is None else stride_per_key)], team)
@@ -263,15 +251,15 @@ def on_gpus(
     done = team.empty(1, torch.int32, "done")  # zero at first, and after every launch
     stride = torch.empty(1 + team.world, dtype=torch.int64, device=device)
     tables_at = (x.data_ptr() for x in (partial, table, whole, places, starts, found, stride, done))
-    launch = kernels().push_lengths[min(max(features * parts, 1), BLOCKS), THREADS]
+    kernels = {name: kernel_for(WORDS[source.element_size()]) for name, source in sources.items()}
+    launch = kernels["values"].push_lengths[min(max(features * parts, 1), BLOCKS), THREADS]
     numbers = order, batches, features, parts, first, first + splits[team.rank]
     launch(team.px, few, many, lengths, rooms["lengths"], *tables_at, *numbers)
     arriving = read_early(found)
     blocks = min(max(-(-most // (4 * THREADS)), 1), BLOCKS)  # the same on all ranks
     for name, source in sources.items():
-        kernel = getattr(kernels(), f"push_{8 * source.element_size()}")
         addresses = source.data_ptr(), rooms[name].data_ptr(), starts.data_ptr(), places.data_ptr()
-        kernel[blocks, THREADS](team.px, few, many, *addresses, source.numel(), features)
+        kernels[name].push_rows[blocks, THREADS](team.px, few, many, *addresses, source.numel(), features)
     return int(arriving()[0]), stride
 
 

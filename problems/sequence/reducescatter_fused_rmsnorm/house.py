@@ -1,13 +1,10 @@
 """House kernel: mean reduce-scatter with RMSNorm; owners add and normalise a part of rows while the next is pushed."""
 
-import functools
-from typing import Any
-
 import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 #define KEPT 4
 // Returns the sum over all ranks of one word of a row that this rank owns.
 template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, const uint4* staged, i64 rows, i64 width,
@@ -29,12 +26,12 @@ template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, c
 // and waits only for block b of the other ranks. While one part travels, the previous part is added up. `lanes` threads share a
 // row: a warp or the whole block. A lane keeps its first KEPT words of sums in registers. It reads and adds up further words of a
 // long row again.
-template <class T> static __device__ void scatter_and_norm(const Px& px, const T* x, const T* gamma, uint4* staged, T* y,
-        i64 rows, i64 width, float eps, int lanes, int parts) {
+extern "C" __global__ void __launch_bounds__(512) scatter_and_norm(Px px, const TYPE* x, const TYPE* gamma, uint4* staged,
+        TYPE* y, i64 rows, i64 width, float eps, int lanes, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     __shared__ float sums[32];
-    const int each = 16 / sizeof(T), lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
+    const int each = 16 / sizeof(TYPE), lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const i64 words = (width + each - 1) / each, ranges = (i64)parts * gridDim.x, length = (rows + ranges - 1) / ranges;
     const float scale = 1.0f / px.world;
     for (int part = 0; part <= parts; ++part) {
@@ -69,7 +66,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
                 #pragma unroll
                 for (int k = 0; k < KEPT; ++k)
                     if (lane + k * lanes < words) {
-                        const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, lane + k * lanes);
+                        const PxSum<TYPE> total = sum_of(px, x, staged, rows, width, words, row, lane + k * lanes);
                         #pragma unroll
                         for (int e = 0; e < each; ++e) {
                             kept[k][e] = total.sum[e] * scale;  // 0 beyond the row's end
@@ -77,7 +74,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
                         }
                     }
                 for (i64 word = lane + KEPT * lanes; word < words; word += lanes) {
-                    const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, word);
+                    const PxSum<TYPE> total = sum_of(px, x, staged, rows, width, words, row, word);
                     #pragma unroll
                     for (int e = 0; e < each; ++e) squares += total.sum[e] * scale * (total.sum[e] * scale);
                 }
@@ -94,7 +91,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
             const float inverse = rsqrtf(squares / width + eps);
             for (i64 word = lane, k = 0; word < words; word += lanes, ++k) {
                 float gain[8], out[8];
-                px_unpack<T>(px_ld_part(gamma, word * each, width), gain);
+                px_unpack<TYPE>(px_ld_part(gamma, word * each, width), gain);
                 if (k < KEPT) {
                     #pragma unroll
                     for (int slot_of = 0; slot_of < KEPT; ++slot_of)
@@ -102,35 +99,21 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
                             #pragma unroll
                             for (int e = 0; e < each; ++e) out[e] = kept[slot_of][e] * inverse * gain[e];
                 } else {
-                    const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, word);
+                    const PxSum<TYPE> total = sum_of(px, x, staged, rows, width, words, row, word);
                     #pragma unroll
                     for (int e = 0; e < each; ++e) out[e] = total.sum[e] * scale * inverse * gain[e];
                 }
-                px_st_part(y + row * width, word * each, width, px_pack<T>(out));
+                px_st_part(y + row * width, word * each, width, px_pack<TYPE>(out));
             }
         }
     }
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) scatter_and_norm_%s(Px px, const %s* x, const %s* gamma, uint4* staged,
-        %s* y, i64 rows, i64 width, float eps, int lanes, int parts) {
-    scatter_and_norm(px, x, gamma, staged, y, rows, width, eps, lanes, parts);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
+""")
 BLOCKS, THREADS, PARTS = 128, 512, 8
 WARP_WORDS = 128
 """16-byte words of a row up to which one warp works on a row; a whole block works on a longer row."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"scatter_and_norm_{name}")
 
 
 def solution(rs_input_1d: torch.Tensor, gamma: torch.Tensor, eps: float) -> torch.Tensor:
@@ -156,6 +139,6 @@ def solution(rs_input_1d: torch.Tensor, gamma: torch.Tensor, eps: float) -> torc
     teams = THREADS // lanes  # rows that a block has at once
     blocks = min(max(-(-rows // teams), 1), BLOCKS)
     parts = min(max(rows // (blocks * teams * 2), 1), PARTS)
-    kernel = kernel_for(x.dtype)[blocks, THREADS]
+    kernel = kernel_for(x.dtype).scatter_and_norm[blocks, THREADS]
     kernel(symm.px, x, gamma.contiguous(), staged, result, rows, width, eps, lanes, parts)
     return result

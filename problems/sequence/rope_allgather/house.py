@@ -1,21 +1,18 @@
 """House kernel: rotary all-gather; a thread rotates a word of both halves of a head and stores it at all ranks."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // Rotates this rank's q and k, and stores them at their places in every rank's result. q, k: [B][S][heads][2 half]; cosine, sine:
 // [B][S][2 half]; all_q, all_k: [B][W S][heads][2 half], symmetric; positions: B S; length: S. A thread rotates one word of 16
 // bytes of each half of a head at a time.
-template <class T> static __device__ void rotate(const Px& px, const T* q, const T* k, const T* cosine, const T* sine,
-        T* all_q, T* all_k, i64 positions, i64 length, int heads, int half) {
+extern "C" __global__ void __launch_bounds__(512) rotate(Px px, const TYPE* q, const TYPE* k, const TYPE* cosine,
+        const TYPE* sine, TYPE* all_q, TYPE* all_k, i64 positions, i64 length, int heads, int half) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T), words = (half + each - 1) / each;
+    const int each = 16 / sizeof(TYPE), words = (half + each - 1) / each;
     const i64 items = positions * words;
     for (i64 item = (i64)blockIdx.x * blockDim.x + threadIdx.x; item < items * 2 * heads; item += (i64)gridDim.x * blockDim.x) {
         // Neighbouring threads have neighbouring words, then the next head of q, then the heads of k, then the next position.
@@ -23,53 +20,39 @@ template <class T> static __device__ void rotate(const Px& px, const T* q, const
         const int rest = item % (words * 2 * heads), word = rest % words, head = rest / words % heads;
         const bool is_k = rest / words >= heads;
         const i64 table = position * 2 * half, own = (position * heads + head) * 2 * half;
-        const T* from = (is_k ? k : q) + own;
+        const TYPE* from = (is_k ? k : q) + own;
         const uint4 loaded[6] = {
             px_ld_part(from, word * each, half), px_ld_part(from + half, word * each, half),
             px_ld_part(cosine + table, word * each, half), px_ld_part(cosine + table + half, word * each, half),
             px_ld_part(sine + table, word * each, half), px_ld_part(sine + table + half, word * each, half)};
         float u1[8], u2[8], c1[8], c2[8], s1[8], s2[8];
-        px_unpack<T>(loaded[0], u1);
-        px_unpack<T>(loaded[1], u2);
-        px_unpack<T>(loaded[2], c1);
-        px_unpack<T>(loaded[3], c2);
-        px_unpack<T>(loaded[4], s1);
-        px_unpack<T>(loaded[5], s2);
+        px_unpack<TYPE>(loaded[0], u1);
+        px_unpack<TYPE>(loaded[1], u2);
+        px_unpack<TYPE>(loaded[2], c1);
+        px_unpack<TYPE>(loaded[3], c2);
+        px_unpack<TYPE>(loaded[4], s1);
+        px_unpack<TYPE>(loaded[5], s2);
         float first[8], second[8];
         #pragma unroll
         for (int e = 0; e < each; ++e) {
             first[e] = u1[e] * c1[e] - u2[e] * s1[e];
             second[e] = u2[e] * c2[e] + u1[e] * s2[e];
         }
-        const uint4 low = px_pack<T>(first), high = px_pack<T>(second);
+        const uint4 low = px_pack<TYPE>(first), high = px_pack<TYPE>(second);
         const i64 batch = position / length, place = (batch * px.world + px.rank) * length + position % length;
-        T* result = (is_k ? all_k : all_q) + (place * heads + head) * 2 * half;
+        TYPE* result = (is_k ? all_k : all_q) + (place * heads + head) * 2 * half;
         for (int away = 0; away < px.world; ++away) {
-            T* there = px_at(px, (px.rank + away) % px.world, result);
+            TYPE* there = px_at(px, (px.rank + away) % px.world, result);
             px_st_part(there, word * each, half, low);
             px_st_part(there + half, word * each, half, high);
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' positions have arrived
 }
-"""
-ENTRY = r"""
-extern "C" __global__ void __launch_bounds__(512) rotate_%s(Px px, const %s* q, const %s* k, const %s* cosine, const %s* sine,
-        %s* all_q, %s* all_k, i64 positions, i64 length, int heads, int half) {
-    rotate(px, q, k, cosine, sine, all_q, all_k, positions, length, heads, half);
-}
-"""
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+""")
 BLOCKS, THREADS = 128, 512
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles the kernel for a dtype at its first call."""
-    name = TYPES[dtype]
-    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rotate_{name}")
 
 
 def solution(
@@ -89,7 +72,7 @@ def solution(
     all_q, all_k = symm.out(shape, q_local.dtype, "q"), symm.out(shape, q_local.dtype, "k")
     words = -(-dim // 2 * q_local.element_size() // 16)
     blocks = min(max(-(-batch * length * 2 * heads * words // THREADS), 1), BLOCKS)
-    kernel = kernel_for(q_local.dtype)[blocks, THREADS]
+    kernel = kernel_for(q_local.dtype).rotate[blocks, THREADS]
     arguments = (t.contiguous() for t in (q_local, k_local, cos_local, sin_local))
     kernel(symm.px, *arguments, all_q, all_k, batch * length, length, heads, dim // 2)
     return all_q, all_k

@@ -5,10 +5,8 @@ counts on the GPU before the second launch. Records of a tile are packed in shar
 words.
 """
 
-import functools
 import itertools
 import math
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -185,8 +183,6 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the records of all ranks have arrived
 }
-"""
-ENTRIES = r"""
 extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
         const TYPE* viewmats, const TYPE* Ks, float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done,
         i64* size, i64 n, i64 cameras, float width, float height, float eps2d, float near, float far) {
@@ -203,15 +199,9 @@ extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const T
         {n, cameras, channels, width, height, eps2d, near, far});
 }
 """
-TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+kernel_for = cuda.lazy(prefix.SOURCE + SOURCE)
 BLOCKS, THREADS = 128, 512
 ALIGN = 256
-
-
-@functools.cache
-def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiles count_visible and deliver_records at the first call."""
-    return cuda.compile(prefix.SOURCE + SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
 def solution(
@@ -241,7 +231,7 @@ def solution(
         raise ValueError(f"camera model {camera_model!r}: only pinhole cameras are projected here")
     given = [x.contiguous() for x in (means, quats, scales, opacities, colors, viewmats, Ks)]
     numbers = (image_width, image_height, eps2d, near_plane, far_plane)
-    use_kernel = means.is_cuda and means.dtype in TYPES
+    use_kernel = means.is_cuda and means.dtype in cuda.FLOATS
     kernels = kernel_for(means.dtype) if use_kernel else None  # compiled before any barrier
     counts = [n for (n,) in symm.gather_numbers(len(means))]
     # The offset is that of the receiving rank, as in the baseline, whose results are the reference.

@@ -6,9 +6,7 @@ neighbouring output longitudes and up to four basis functions: it reads 16 value
 window.
 """
 
-import functools
 import math
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +14,7 @@ import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 const int TAPS = 12, IMAGES = 4, BASIS = 4, ROW = 2048;
 struct __align__(16) Window { float tap[TAPS]; int latitude, longitude, unused[2]; };  // longitude is a multiple of 4
 struct Range { int begin, end; };
@@ -195,18 +193,12 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
         }
     }
 }
-"""
+""")
 BLOCKS, THREADS = 128, 512
 IMAGES, WARPS, ROW = 4, 3, 2048
 """In a block of `filter`: images, most warps per image, and longitudes per image in shared memory."""
 
 symm.reserve(2 << 30)  # two fields of the largest sizes
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def parts_of(count: int, ranks: int) -> list[int]:

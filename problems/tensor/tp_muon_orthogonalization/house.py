@@ -1,14 +1,11 @@
 """House kernel: Newton-Schulz steps; float16 products on tensor cores, X in float32, one exchange of sums per step."""
 
-import functools
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernels = cuda.lazy(r"""
 // Writes 1 / the Frobenius norm of all ranks' x to `inverse`. partial: [blocks]; done: a counter, 0 before and after; boxes: as
 // in px_swap.
 extern "C" __global__ void __launch_bounds__(256) find_norm(
@@ -107,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(512) add_up(Px px, const uint4* own
     }
     px_turn_barrier(px, gridDim.x + blockIdx.x, second);
 }
-"""
+""")
 X_SCALE, GRAM_SCALE, POLYNOMIAL_SCALE = 64.0, 4096.0, 1024.0
 """Powers of two that keep float16 factors in range: elements of X are 1e-5 to 1, eigenvalues of A up to 4, of b·A + g·A·A
 up to 20. GRAM_SCALE is X_SCALE squared."""
@@ -137,12 +134,6 @@ COEFFICIENTS = {
 
 # Sums of float16 products stay float32 until they are complete: unscaled they are larger than float16 can hold.
 torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-
-
-@functools.cache
-def kernels() -> Any:
-    """Compiles the kernels at the first call."""
-    return cuda.compile(SOURCE)
 
 
 def solution(
