@@ -1,34 +1,15 @@
 """House kernel: data-parallel step; each rank updates a slice of rank 0's state for all ranks."""
 
-import functools
-
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.fan_out import fan_out
-from sandbox.kit.blocks.fan_out import kernel_for as fan_out_kernel
-from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
-from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
-from sandbox.kit.blocks.sharded_adam import Adam, step_slice
-from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
+from sandbox.kit.blocks.fan_out import fan_out, kernel_for
+from sandbox.kit.blocks.perceptron import parameters_in
+from sandbox.kit.blocks.sharded_adam import Adam
 from sandbox.kit.blocks.side_stream import beside, join
-
-LARGE = 16 << 20
-"""Bytes of parameters from which exchanges run beside products."""
-PIECES = 4
-"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
-FEW, ALL = 32, 128
-"""Blocks of an exchange that runs beside a product, and of one that runs alone."""
+from sandbox.kit.blocks.zero_step import FEW, compile_all, step_beside
 
 symm.reserve(4 << 30)  # states and results, two of each, and a gradient of the largest sizes
-
-
-@functools.cache
-def compile_all(dtype: torch.dtype, world: int) -> None:
-    """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
-    fan_out_kernel(dtype)
-    gradient_kernels(dtype)
-    step_kernel(dtype, WORLD=world)
 
 
 @torch.no_grad()
@@ -60,47 +41,29 @@ def solution(
     """
     team, adam = symm.connect(), Adam(lr, beta1, beta2, eps, step)
     if X_local.is_cuda:
-        compile_all(W1.dtype, team.world)
+        compile_all(kernel_for, W1.dtype, team.world)
     given = (W1, b1, W2, b2)
     means = (exp_avg_W1, exp_avg_b1, exp_avg_W2, exp_avg_b2)
     squares = (exp_avg_sq_W1, exp_avg_sq_b1, exp_avg_sq_W2, exp_avg_sq_b2)
     shapes = [parameter.shape for parameter in given]
-    count, border = sum(map(torch.Tensor.numel, given)), W1.numel() + b1.numel()
+    count = sum(map(torch.Tensor.numel, given))
     state = symm.out(3 * count, W1.dtype, "state", ring=2)  # weights, first moments, second moments
-    gradient = symm.empty(count, W1.dtype, "gradient")  # free again at the end of a call
     result = symm.out(3 * count, W1.dtype, "result")
-    old, updated = state.chunk(3), result.chunk(3)
     share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes if the whole does
+    mine = slice(min(team.rank * share, count), (team.rank + 1) * share)
+    old, updated = ([part[mine] for part in whole.chunk(3)] for whole in (state, result))
 
-    def step_within(first: int, last: int, most_blocks: int) -> None:
-        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
-        low = min(max(team.rank * share, first), last)
-        mine = slice(low, min(max((team.rank + 1) * share, low), last))
-        before, after = [part[mine] for part in old], [part[mine] for part in updated]
-        longest = -(-min(last - first, share) * state.element_size() // 16)
-        step_slice(team, adam, gradient[mine], before, after, (0, 1, 2), 512, longest, most_blocks)
+    def bring(first: int, last: int, base: int, most_blocks: int) -> None:
+        if (first, last) == (0, count):
+            fan_out((*given, *means, *squares), state, team)
+        else:
+            fan_out(given[2:] if first else given[:2], state[first:last], team, base, most_blocks)
 
-    X, y = X_local.contiguous(), y_local.contiguous()
-    parameters, gradients = parameters_in(old[0], shapes), parameters_in(gradient, shapes)
-    if not state.is_cuda or gradient.nbytes < LARGE:
-        fan_out((*given, *means, *squares), state, team)
-        write_gradient(X, y, parameters, gradients)
-        step_within(0, count, ALL)
-    else:
+    def send_moments() -> None:
+        join()  # the second layer's weights have arrived
+        with beside():  # during the products that follow
+            fan_out((*means, *squares), state[count:], team, 256, FEW)
 
-        def send_moments() -> None:
-            join()  # the second layer's weights have arrived
-            with beside():
-                fan_out((*means, *squares), state[count:], team, 256, FEW)
-
-        def ready(first: int, last: int) -> None:
-            with beside():
-                step_within(first, last, ALL if last == border else FEW)
-
-        # Weights of the second layer arrive during the first product, moments during those that follow.
-        fan_out(given[:2], state[:border], team)
-        with beside():
-            fan_out(given[2:], state[border:count], team, 256, FEW)
-        write_gradient(X, y, parameters, gradients, send_moments, ready, PIECES)
-        join()
-    return tuple(part for flat in updated for part in parameters_in(flat, shapes))
+    batch = X_local, y_local
+    step_beside(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2), bring, send_moments)
+    return tuple(part for flat in result.chunk(3) for part in parameters_in(flat, shapes))

@@ -12,10 +12,7 @@ from sandbox.kit.blocks import example
 from sandbox.kit.blocks.columns import kernel_for, stream_barrier
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 from sandbox.kit.blocks.side_stream import beside, join
-from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes
-
-ONE_SHOT = 1 << 15
-"""Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
+from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes, summed
 
 LARGE = 1 << 24
 """Bytes of the product from which GPUs exchange rows beside products."""
@@ -67,26 +64,3 @@ def in_blocks(A_local: torch.Tensor, B_local: torch.Tensor, team: symm.Team) -> 
         stream_barrier(result, team, SLOT)
     join()
     return result
-
-
-def summed(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum of every rank's symmetric tensor, in float32 and rounded once, as a fresh tensor of the same shape and dtype."""
-    peers = symm.peers(tensor)
-    symm.barrier()
-    if tensor.numel() <= ONE_SHOT:
-        total = peers[0].to(torch.float32, copy=True)
-        for peer in peers[1:]:
-            total += peer
-        return total.to(tensor.dtype)
-    part = -(-tensor.numel() // symm.world)
-    low = min(symm.rank * part, tensor.numel())
-    share = torch.zeros(part, dtype=torch.float32, device=tensor.device)
-    mine = share[: max(min(part, tensor.numel() - low), 0)]
-    for peer in symm.order():
-        mine += peers[peer].view(-1)[low : low + mine.numel()]
-    shares = symm.peers(symm.stage(share.to(tensor.dtype), "shares"))
-    symm.barrier()
-    result = torch.empty(part * symm.world, dtype=tensor.dtype, device=tensor.device)
-    for peer in symm.order():
-        result[peer * part : (peer + 1) * part] = shares[peer]
-    return result[: tensor.numel()].view(tensor.shape)

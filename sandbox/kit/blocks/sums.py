@@ -12,7 +12,7 @@ added a share.
 
 import torch
 
-from sandbox.kit import cuda
+from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -20,6 +20,9 @@ kernel_for = cuda.lazy(cuda_text("sums"))
 BLOCKS, THREADS = 128, 512
 ONE_BARRIER = 8 << 20
 """Up to this number of bytes that a rank sends, this is faster than adding in shares, with two synchronisations."""
+
+ONE_SHOT = 1 << 15
+"""Elements up to which every CPU rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
 
 
 def boxes(count: int, dtype: torch.dtype, team: Team, on_gpu: bool) -> torch.Tensor:
@@ -59,3 +62,26 @@ def add_up(
     blocks = min(max(-(-x.nbytes // (16 * THREADS)), 1), most_blocks, BLOCKS)
     launch = kernel_for(x.dtype).add_up_over_ranks[blocks, THREADS]
     launch(team.px, x.data_ptr(), out.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)
+
+
+def summed(tensor: torch.Tensor) -> torch.Tensor:
+    """The sum of every CPU rank's symmetric tensor, in float32 and rounded once, in fresh memory. Collective."""
+    peers = symm.peers(tensor)
+    symm.barrier()
+    if tensor.numel() <= ONE_SHOT:
+        total = peers[0].to(torch.float32, copy=True)
+        for peer in peers[1:]:
+            total += peer
+        return total.to(tensor.dtype)
+    part = -(-tensor.numel() // symm.world)
+    low = min(symm.rank * part, tensor.numel())
+    share = torch.zeros(part, dtype=torch.float32, device=tensor.device)
+    mine = share[: max(min(part, tensor.numel() - low), 0)]
+    for peer in symm.order():
+        mine += peers[peer].view(-1)[low : low + mine.numel()]
+    shares = symm.peers(symm.stage(share.to(tensor.dtype), "shares"))
+    symm.barrier()
+    result = torch.empty(part * symm.world, dtype=tensor.dtype, device=tensor.device)
+    for peer in symm.order():
+        result[peer * part : (peer + 1) * part] = shares[peer]
+    return result[: tensor.numel()].view(tensor.shape)

@@ -5,10 +5,13 @@
     new = zero_step((X_local, y_local), (W1, b1, W2, b2), (exp_avg_part, exp_avg_sq_part), Adam(lr, beta1, beta2, eps, step))
 
 A rank needs the averaged gradient of its own slice alone, so neither stage needs an all-reduce. The owner of a slice reduces it,
-updates it and stores it at all ranks in one launch, while the products of the next piece run.
+updates it and stores it at all ranks in one launch, while the products of the next piece run. `step_beside` is the step for
+any place of weights and state, such as FSDP's.
 """
 
 import functools
+import math
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 
@@ -17,7 +20,7 @@ from sandbox.kit.blocks.fan_out import fan_out
 from sandbox.kit.blocks.fan_out import kernel_for as fan_out_kernel
 from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
-from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+from sandbox.kit.blocks.sharded_adam import Adam, State, step_slice
 from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
@@ -33,11 +36,61 @@ FEW, ALL = 32, 128
 
 
 @functools.cache
-def compile_all(dtype: torch.dtype, world: int) -> None:
+def compile_all(exchange: Callable[[torch.dtype], object], dtype: torch.dtype, world: int) -> None:
     """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
-    fan_out_kernel(dtype)
+    exchange(dtype)
     gradient_kernels(dtype)
     step_kernel(dtype, WORLD=world)
+
+
+def step_beside(
+    batch: Pair,
+    weight: torch.Tensor,
+    shapes: Sequence[Sequence[int]],
+    adam: Adam,
+    share: int,
+    old: State,
+    updated: State,
+    to_all: Collection[int],
+    bring: Callable[[int, int, int, int], None],
+    before_second: Callable[[], None] = join,
+) -> None:
+    """Brings the weights, computes the gradient, and updates this rank's slice of the state, at the same time if they are large.
+
+    batch: X_local [n, d_in] and y_local [n, d_out]. weight: symmetric and flat: W1, b1, W2, b2 of these shapes. share: elements
+    of a rank's slice; the last slices may be shorter or empty. old, updated, to_all: this rank's slices, as for `step_slice`.
+    bring(first, last, base, most_blocks) stores elements `first` to `last` of `weight`: all, or those of one layer. before_second
+    is called when the first layer is queued; it makes the current stream wait for the second layer's weights. Collective.
+    """
+    team, count = symm.connect(), weight.numel()
+    border, start = math.prod(shapes[0]) + math.prod(shapes[1]), min(team.rank * share, count)
+    gradient = symm.empty(count, weight.dtype, "gradient")  # free again at the end of a call
+
+    def step_within(first: int, last: int, most_blocks: int) -> None:
+        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
+        low = min(max(team.rank * share, first), last)
+        high = min(max((team.rank + 1) * share, low), last)
+        before, after = ([part[low - start : high - start] for part in state] for state in (old, updated))
+        longest = -(-min(last - first, share) * weight.element_size() // 16)
+        step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
+
+    def ready(first: int, last: int) -> None:
+        with beside():
+            step_within(first, last, ALL if last == border else FEW)
+
+    X, y = batch[0].contiguous(), batch[1].contiguous()
+    parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
+    if not weight.is_cuda or weight.nbytes < LARGE:
+        bring(0, count, 0, ALL)
+        write_gradient(X, y, parameters, gradients)
+        step_within(0, count, ALL)
+        return
+    # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
+    bring(0, border, 0, ALL)
+    with beside():
+        bring(border, count, 256, FEW)
+    write_gradient(X, y, parameters, gradients, before_second, ready, PIECES)
+    join()
 
 
 @torch.no_grad()
@@ -50,40 +103,16 @@ def zero_step(batch: Pair, given: Parameters, moments: Pair, adam: Adam) -> tupl
     """
     team, dtype = symm.connect(), given[0].dtype
     if batch[0].is_cuda:
-        compile_all(dtype, team.world)
+        compile_all(fan_out_kernel, dtype, team.world)
     shapes = [parameter.shape for parameter in given]
-    count, border, q = sum(map(torch.Tensor.numel, given)), given[0].numel() + given[1].numel(), moments[0].numel()
-    weight = symm.out(count, dtype, "weight", ring=2)
-    gradient = symm.empty(count, dtype, "gradient")  # free again at the end of a call
-    result = symm.out(count, dtype, "result")
+    count, q = sum(map(torch.Tensor.numel, given)), moments[0].numel()
+    weight, result = symm.out(count, dtype, "weight", ring=2), symm.out(count, dtype, "result")
     mean, square = map(torch.empty_like, moments)
+    mine = slice(team.rank * q, (team.rank + 1) * q)
 
-    def step_within(first: int, last: int, most_blocks: int) -> None:
-        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
-        low = min(max(team.rank * q, first), last)
-        high = min(max((team.rank + 1) * q, first), last)
-        mine, place = slice(low, high), slice(low - team.rank * q, high - team.rank * q)
-        old = weight[mine], moments[0][place], moments[1][place]
-        updated = result[mine], mean[place], square[place]
-        longest = -(-min(last - first, q) * weight.element_size() // 16)
-        step_slice(team, adam, gradient[mine], old, updated, (0,), 512, longest, most_blocks)
+    def bring(first: int, last: int, base: int, most_blocks: int) -> None:
+        fan_out(given[2 if first else 0 : 4 if last == count else 2], weight[first:last], team, base, most_blocks)
 
-    X, y = batch[0].contiguous(), batch[1].contiguous()
-    parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
-    if not weight.is_cuda or weight.nbytes < LARGE:
-        fan_out(given, weight, team)
-        write_gradient(X, y, parameters, gradients)
-        step_within(0, count, ALL)
-    else:
-
-        def ready(first: int, last: int) -> None:
-            with beside():
-                step_within(first, last, ALL if last == border else FEW)
-
-        # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
-        fan_out(given[:2], weight[:border], team)
-        with beside():
-            fan_out(given[2:], weight[border:], team, 256, FEW)
-        write_gradient(X, y, parameters, gradients, join, ready, PIECES)
-        join()
+    updated = result[mine], mean, square
+    step_beside(batch, weight, shapes, adam, q, (weight[mine], *moments), updated, (0,), bring)
     return (*parameters_in(result, shapes), mean, square)
