@@ -90,9 +90,8 @@ def require_code(problem: Problem) -> None:
     """
     try:
         code = ProblemCode(problem)
-        missing = [name for name in ("draw", "arguments") if not hasattr(code.inputs, name)]
-        if missing:
-            raise ProblemError(f"{problem.folder / 'inputs.py'} defines no {missing[0]}(...)")
+        if not hasattr(code.inputs, "draw"):
+            raise ProblemError(f"{problem.folder / 'inputs.py'} defines no draw(...)")
         if not callable(code.baseline):
             raise ProblemError(f"{problem.folder / 'baseline.py'} defines no solution(...)")
     except ProblemError:

@@ -76,8 +76,9 @@ class ProblemCode:
 
     inputs.py defines
         draw(setting) -> dict[str, Tensor]               tensors of one iteration; on trusted ranks only
-        arguments(tensors, setting) -> tuple             positional arguments of solution; on both sides of the jail
     and may define
+        arguments(tensors, setting) -> tuple             positional arguments of solution, on both sides of the jail; without it
+                                                         they are the tensors as drawn, those of READ_BY_ARGUMENTS as int
         layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
         canonical(outputs, setting) -> outputs           brings outputs into one order, if the order is free
         facts(tensors, setting, solution) -> Any         the third argument of canonical: facts of the inputs
@@ -146,7 +147,10 @@ class ProblemCode:
 
     def arguments(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
         """The positional arguments of solution, made of these tensors without copying them."""
-        arguments: tuple[Any, ...] = self.inputs.arguments(tensors, setting)
+        hook = getattr(self.inputs, "arguments", None)
+        if hook is None:
+            return tuple(t if self.is_withheld(name) else int(t) for name, t in tensors.items())
+        arguments: tuple[Any, ...] = hook(tensors, setting)
         return arguments
 
     def facts(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:

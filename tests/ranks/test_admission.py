@@ -61,7 +61,7 @@ def examined(made_problem: Callable[..., Path]) -> Examined:
     ("inputs", "words"),
     [
         ("def draw(:\n", "/inputs.py:1: invalid syntax"),
-        ("def draw(setting):\n    return {}\n", "/inputs.py defines no arguments(...)"),
+        ("def arguments(tensors, setting):\n    return ()\n", "/inputs.py defines no draw(...)"),
         ("import torch\n\nimport no_such_module\n", "/inputs.py:3: ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )  # fmt: skip

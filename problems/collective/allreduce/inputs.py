@@ -11,8 +11,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         return {"tensor": torch.full((m, n), setting.rank + 1, dtype=setting.dtype, device=setting.device)}
     return {"tensor": setting.randn(m, n)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor]:
-    """solution(tensor)"""
-    return (tensors["tensor"],)

@@ -13,8 +13,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         values = torch.arange(w, dtype=setting.dtype, device=setting.device) + 10 * setting.rank
         return {"tensor": values.view(-1, 1, 1).expand(-1, m, n).contiguous()}
     return {"tensor": finite_bits(setting, w, m, n)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor]:
-    """solution(tensor)"""
-    return (tensors["tensor"],)

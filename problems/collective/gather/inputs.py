@@ -18,11 +18,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"tensor": tensor, "dst": root(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
-    """solution(tensor, dst)"""
-    return tensors["tensor"], int(tensors["dst"])
-
-
 def capacity(setting: RankSetting) -> int:
     """Bytes of [W, M, N]: any rank may be the root."""
     return int(setting.world * setting.sizes.S)

@@ -16,8 +16,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     else:
         tensor = setting.randn(m, n)
     return {"tensor": tensor, "dst": root(setting)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
-    """solution(tensor, dst)"""
-    return tensors["tensor"], int(tensors["dst"])

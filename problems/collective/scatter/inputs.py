@@ -27,8 +27,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     else:
         tensor = finite_bits(setting, setting.world, m, n)
     return {"tensor": tensor, "src": src}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
-    """solution(tensor, src)"""
-    return tensors["tensor"], int(tensors["src"])

@@ -10,8 +10,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """flat_param_shard [P] of the run dtype and amax_history [16] bfloat16, both own; see `draw_scaled`."""
     shard, history = draw_scaled(setting, setting.sizes.P)
     return {"flat_param_shard": shard, "amax_history": history}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(flat_param_shard, amax_history)"""
-    return tensors["flat_param_shard"], tensors["amax_history"]

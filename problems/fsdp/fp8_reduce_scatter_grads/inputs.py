@@ -15,16 +15,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"flat_grads": gradients, "amax_history": history}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(flat_grads, amax_history)"""
-    return tensors["flat_grads"], tensors["amax_history"]
-
-
 def oracle(
     tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same rounded gradients (float32 and E4M3 by definition), averaged in float64."""
-    gradients, history = arguments(tensors, setting)
+    gradients, history = tensors.values()
     rolled, scale = next_scale(gradients, history)
     rounded = through_fp8(gradients, scale).to(torch.float64)
     own = rounded.new_empty(setting.sizes.P)

@@ -25,8 +25,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         angle = (position.unsqueeze(-1) / 10000.0**turn).repeat(1, 1, 2)
         tables = angle.cos().to(setting.dtype), angle.sin().to(setting.dtype)
     return tensors | {"cos_local": tables[0], "sin_local": tables[1]}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, ...]:
-    """solution(q_local, k_local, cos_local, sin_local)"""
-    return tensors["q_local"], tensors["k_local"], tensors["cos_local"], tensors["sin_local"]

@@ -13,8 +13,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if s.K % setting.world:
         raise SizesRefused(f"K={s.K} does not divide by {setting.world} ranks: choose a multiple of {setting.world}")
     return {"A_local": setting.randn(s.M, s.K // setting.world), "B": setting.randn(s.K, s.N)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(A_local, B)"""
-    return tensors["A_local"], tensors["B"]

@@ -11,6 +11,7 @@ from problems.shared.inputs.linear import linear
 HOT_BIAS = 1.5
 EMPTY_BIAS = -30.0
 _ATTEMPTS = 64
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def draw_layer(setting: RankSetting, skewed: bool) -> dict[str, torch.Tensor]:
@@ -31,7 +32,7 @@ def draw_layer(setting: RankSetting, skewed: bool) -> dict[str, torch.Tensor]:
         if skewed and s.E - 1 > s.K:
             _skew(tensors["gate_bias"], setting)
         _settle(tensors, setting)
-    for name, rows, columns in (("gate_proj", s.I, s.N), ("up_proj", s.I, s.N), ("down_proj", s.N, s.I)):
+    for name, (rows, columns) in zip(PROJECTIONS, ((s.I, s.N), (s.I, s.N), (s.N, s.I)), strict=True):
         if setting.distribution == "upstream":
             bound = 1 / math.sqrt(columns)
             weight, bias = (setting.rand(rows, columns, dtype=torch.float32), setting.rand(rows, dtype=torch.float32))
@@ -43,18 +44,15 @@ def draw_layer(setting: RankSetting, skewed: bool) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def layer_arguments(
-    tensors: dict[str, torch.Tensor],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, nn.Linear, nn.Linear, nn.Linear]:
+def layer_arguments(tensors: dict[str, torch.Tensor]) -> tuple[torch.Tensor | nn.Linear, ...]:
     """(hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj)"""
-    return (
-        tensors["hidden_states"],
-        tensors["gate_weight"],
-        tensors["gate_bias"],
-        linear(tensors["gate_proj_weight"], tensors["gate_proj_bias"]),
-        linear(tensors["up_proj_weight"], tensors["up_proj_bias"]),
-        linear(tensors["down_proj_weight"], tensors["down_proj_bias"]),
-    )
+    projections = (linear(tensors[f"{name}_weight"], tensors[f"{name}_bias"]) for name in PROJECTIONS)
+    return *(tensors[name] for name in ("hidden_states", "gate_weight", "gate_bias")), *projections
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[object, ...]:
+    """solution(hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj, num_experts, top_k, group)"""
+    return *layer_arguments(tensors), setting.sizes.E, setting.sizes.K, None
 
 
 def _skew(bias: torch.Tensor, setting: RankSetting) -> None:

@@ -1,5 +1,5 @@
 """Inputs of problem 11: the same as problem 12's, the computation differs in its layout only."""
 
-from problems.shared.inputs.gathered_gemm import arguments, draw
+from problems.shared.inputs.gathered_gemm import draw
 
-__all__ = ["arguments", "draw"]
+__all__ = ["draw"]

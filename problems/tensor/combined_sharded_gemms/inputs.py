@@ -19,10 +19,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution != "upstream":
         up, down = up / math.sqrt(hidden), down / math.sqrt(inner)
     return {"x_local": x, "W1": up, "W2": down}
-
-
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """solution(x_local, W1, W2)"""
-    return tensors["x_local"], tensors["W1"], tensors["W2"]

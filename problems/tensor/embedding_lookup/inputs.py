@@ -30,8 +30,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         owner = (setting.rank + 1 + setting.trial % max(1, world - 1)) % world
         indices = setting.randint(owner * rows, (owner + 1) * rows, (n,))
     return {"indices": indices, "local_shard": shard}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(indices, local_shard)"""
-    return tensors["indices"], tensors["local_shard"]

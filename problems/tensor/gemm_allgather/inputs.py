@@ -13,8 +13,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if s.Nl < 1:
         raise SizesRefused(f"N={s.N} leaves no column for some of {setting.world} ranks: choose N >= {setting.world}")
     return {"A": setting.randn(s.M, s.K), "B": setting.randn(s.K, s.Nl)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(A, B)"""
-    return tensors["A"], tensors["B"]

@@ -9,8 +9,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """A_local [M, K] and B_local [K, N], both N(0, 1), independent on every rank (also upstream's distribution)."""
     s = setting.sizes
     return {"A_local": setting.randn(s.M, s.K), "B_local": setting.randn(s.K, s.N)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(A_local, B_local)"""
-    return tensors["A_local"], tensors["B_local"]

@@ -11,8 +11,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if s.M % setting.world or s.Kl < 1:
         raise SizesRefused(f"M={s.M} and K={s.K} cannot be shared by {setting.world} ranks: choose multiples of it")
     return {"A_local": setting.randn(s.M, s.Kl), "B_local": setting.randn(s.Kl, s.N)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(A_local, B_local)"""
-    return tensors["A_local"], tensors["B_local"]

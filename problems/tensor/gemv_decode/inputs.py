@@ -19,10 +19,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "weight_shard": weight,
         "bias_shard": setting.randn(s.v),
     }
-
-
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """solution(hidden_states, weight_shard, bias_shard)"""
-    return tensors["hidden_states"], tensors["weight_shard"], tensors["bias_shard"]

@@ -29,8 +29,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     gradient = scale * (setting.randn(m, n, dtype=wide) + mean + slope * x)
     gradient[setting.randint(0, m, (LARGE,))] *= min(max(1.0, m / LARGE), 1000.0)
     return {"X_hat": x.to(setting.dtype), "dY": gradient.to(setting.dtype)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
-    """solution(X_hat, dY)"""
-    return tensors["X_hat"], tensors["dY"]
