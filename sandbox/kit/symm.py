@@ -1,4 +1,4 @@
-"""Symmetric memory: one heap per world that all ranks map, so that a rank accesses its peers' buffers directly.
+"""Symmetric memory: one heap per rank that all ranks map, so that a rank accesses its peers' buffers directly.
 
     from sandbox.kit import symm
 
@@ -37,8 +37,8 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit.errors import SymmetricMemoryError
-from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
-from sandbox.kit.symmetric_memory.heap import connect_segment, heap_bytes, host_heap
+from sandbox.kit.layout import ALIGN, MAX_WORLD, Px
+from sandbox.kit.symmetric_memory.heap import heap_bytes, host_heap
 from sandbox.kit.symmetric_memory.heap import reserve as _reserve
 from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import Shape, Team
@@ -80,10 +80,9 @@ def _connect(timeout_s: float) -> Team:
     store = dist.distributed_c10d._get_default_store()
     host = host_signals()
     on_gpu = "nccl" in dist.get_backend_config()
-    size_on_host = HEAD_BYTES + (ALIGN if on_gpu else heap_bytes(size))
-    mapped = connect_segment(me, size, store, size_on_host, timeout_s)
+    mapped = host_heap(me, size, store, ALIGN if on_gpu else heap_bytes(in_file=True), timeout_s)
     if not on_gpu:
-        team = Team(mapped, host_heap(mapped), host, range(size))
+        team = Team(mapped, mapped, host, range(size))
         team.barrier(timeout_s)
         return team
     from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, device_heap

@@ -58,12 +58,12 @@ import torch.distributed as dist
 from sandbox.kit import cuda
 from sandbox.kit.compilers import build, compiling, source_files
 from sandbox.kit.errors import BackendError, BarrierTimeout
-from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, PADS_BYTES
+from sandbox.kit.layout import ALIGN, MAX_WORLD, PADS_BYTES
 from sandbox.kit.shmem import link
 from sandbox.kit.shmem.bindings import Library
 from sandbox.kit.shmem.bindings import library as _library
 from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, bytes_at
-from sandbox.kit.symmetric_memory.heap import Heap, connect_segment, heap_bytes
+from sandbox.kit.symmetric_memory.heap import Heap, heap_bytes, host_heap
 from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -97,7 +97,7 @@ def connect(timeout_s: float = 10.0) -> Team:
 def _connect(me: int, size: int, timeout_s: float) -> Team:
     store = dist.distributed_c10d._get_default_store()
     # NVSHMEM would block forever if a rank is missing. This raises an error that names it.
-    mapped = connect_segment(me, size, store, HEAD_BYTES + ALIGN, timeout_s, "shmem")
+    mapped = host_heap(me, size, store, ALIGN, timeout_s, "shmem")
 
     def share(identity: bytes | None) -> bytes:
         if identity is not None:

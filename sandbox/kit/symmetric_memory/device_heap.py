@@ -5,10 +5,6 @@ allocation in a process takes two seconds.
 """
 
 import os
-import secrets
-import socket
-import time
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -16,64 +12,11 @@ import torch.utils.dlpack
 
 from sandbox.kit import cuda
 from sandbox.kit.compilers import gcc
-from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
+from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import PADS_BYTES, Px
-from sandbox.kit.symmetric_memory.heap import Heap
+from sandbox.kit.symmetric_memory.heap import Heap, exchange
 from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.memory import gpu as gpu_memory
-
-
-def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s: float) -> list[int]:
-    """The descriptors of all ranks, with `mine` in this rank's place. The caller closes the others. Collective.
-
-    store: a torch.distributed store that all ranks share; what: names the exchange, once per store. Raises
-    BarrierTimeout with the missing ranks, SymmetricMemoryError if a rank closes its connection without a descriptor.
-    """
-    deadline = time.monotonic() + timeout_s
-    others = [peer for peer in range(world) if peer != rank]
-    found = {rank: mine}
-    calls: dict[int, socket.socket] = {}
-    # An abstract socket leaves no file. Only processes that share the store can read its random name.
-    name = "pkb-kit-" + secrets.token_hex(16)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind("\0" + name)
-        listener.listen(world)
-        store.set(f"{what}/{rank}", name)
-        try:
-            # A connect returns before it is accepted, so all ranks connect first.
-            for peer in others:
-                store.wait([f"{what}/{peer}"], timedelta(seconds=_left(deadline)))
-                calls[peer] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                calls[peer].connect("\0" + store.get(f"{what}/{peer}").decode())
-            for _ in others:
-                listener.settimeout(_left(deadline))
-                connection, _ = listener.accept()
-                with connection:
-                    socket.send_fds(connection, [b"f"], [mine])
-            for peer in others:
-                calls[peer].settimeout(_left(deadline))
-                _, fds, _, _ = socket.recv_fds(calls[peer], 1, 1)
-                if not fds:
-                    raise SymmetricMemoryError(f"rank {peer} hung up before it shared its memory")
-                found[peer] = fds[0]
-        except (OSError, RuntimeError) as error:  # a store raises RuntimeError if the key is not set in time
-            for peer in found.keys() - {rank}:
-                os.close(found[peer])
-            if isinstance(error, SymmetricMemoryError):
-                raise
-            missing = [peer for peer in others if peer not in found]
-            raise BarrierTimeout(
-                f"{ranks_text(missing)} did not share their memory within {timeout_s:g} s", missing
-            ) from None
-        finally:
-            for connection in calls.values():
-                connection.close()
-    return [found[peer] for peer in range(world)]
-
-
-def _left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0.001)
-
 
 _SOURCE = (gcc.INCLUDE / "px_device_signals.cuh").read_text()
 
@@ -89,7 +32,7 @@ def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: f
         fd, block = gpu_memory.allocate(size)
         block.zero_()  # pads must start at 0, and buffers do so on CPU ranks, too
         torch.cuda.synchronize()
-        fds = exchange(rank, world, store, "pkb-kit/symm/device", fd, timeout_s)
+        fds = exchange(rank, world, store, "symm/device", fd, timeout_s)
         addresses = [
             block.data_ptr() if peer == rank else gpu_memory.attach_address(fds[peer], size, gpu_memory.READ_WRITE)
             for peer in range(world)

@@ -1,12 +1,11 @@
 """The heaps of all ranks in one process: their bytes as tensors, and the allocations in them.
 
-On CPU ranks they lie in one segment per world: an anonymous memory file that rank 0 makes and sends to the others. It has no
-name, so a crash leaves nothing behind. The size of /dev/shm (64 MiB in many containers) does not limit it. It is sparse:
+On CPU ranks each lies in an anonymous memory file that its rank makes and sends to the others. It has no name, so a crash
+leaves nothing behind. The size of /dev/shm (64 MiB in many containers) does not limit it. It is sparse:
 untouched pages take no memory.
 """
 
 import bisect
-import ctypes
 import mmap
 import os
 import resource
@@ -20,119 +19,66 @@ from typing import Any
 import torch
 
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
-from sandbox.kit.layout import ALIGN, HEAD_BYTES, PAD_BYTES
-
-_KEY = "pkb-kit/{}/socket"
-_FAILED = "failed: "
+from sandbox.kit.layout import ALIGN, HEAD_BYTES
 
 
-class Segment:
-    """The mapped segment: `world` parts of `part_bytes` each; part r belongs to rank r."""
+def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s: float) -> list[int]:
+    """The descriptors of all ranks, with `mine` in this rank's place. The caller closes the others. Collective.
 
-    def __init__(self, memory: mmap.mmap, rank: int, world: int, part_bytes: int) -> None:
-        self.memory = memory
-        self.rank = rank
-        self.world = world
-        self.part_bytes = part_bytes
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-
-    def part_address(self, rank: int) -> int:
-        """Where a rank's part begins in this process."""
-        return self.address + rank * self.part_bytes
-
-
-def connect_segment(
-    rank: int, world: int, store: Any, part_bytes: int, timeout_s: float, what: str = "symm"
-) -> Segment:
-    """Makes (rank 0) or receives the world's segment and maps it. Collective.
-
-    store: a torch.distributed store that all ranks share; what: names the segment, once per store. Raises BarrierTimeout
-    with the missing ranks, and SymmetricMemoryError on every rank if the memory cannot be allocated.
+    store: a torch.distributed store that all ranks share; what: names the exchange, once per store, by the module of the
+    kit and perhaps more behind a slash. Raises BarrierTimeout with the missing ranks, SymmetricMemoryError if a rank closes
+    its connection without a descriptor.
     """
-    key = _KEY.format(what)
-    fd = _make(world, store, key, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, key, timeout_s)
-    try:
-        memory = mmap.mmap(fd, world * part_bytes)
-    except (OSError, ValueError) as error:
-        raise SymmetricMemoryError(_too_large(world, part_bytes, error)) from None
-    finally:
-        os.close(fd)
-    return Segment(memory, rank, world, part_bytes)
-
-
-def _make(world: int, store: Any, key: str, part_bytes: int, timeout_s: float) -> int:
-    try:
-        fd = os.memfd_create("pkb-symm")
-        os.ftruncate(fd, world * part_bytes)
-    except OSError as error:
-        text = _too_large(world, part_bytes, error)
-        store.set(key, _FAILED + text)
-        raise SymmetricMemoryError(text) from None
-    if world == 1:
-        return fd
-    # An abstract socket leaves no file. Only processes that share the store can read its random name.
-    name = "pkb-symm-" + secrets.token_hex(16)
-    missing = set(range(1, world))
     deadline = time.monotonic() + timeout_s
+    others = [peer for peer in range(world) if peer != rank]
+    found = {rank: mine}
+    calls: dict[int, socket.socket] = {}
+    # An abstract socket leaves no file. Only processes that share the store can read its random name.
+    name = "pkb-kit-" + secrets.token_hex(16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
         listener.listen(world)
-        store.set(key, name)
-        while missing:
-            listener.settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
+        store.set(f"pkb-kit/{what}/{rank}", name)
+        try:
+            # A connect returns before it is accepted, so all ranks connect first.
+            for peer in others:
+                store.wait([f"pkb-kit/{what}/{peer}"], timedelta(seconds=_left(deadline)))
+                calls[peer] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                calls[peer].connect("\0" + store.get(f"pkb-kit/{what}/{peer}").decode())
+            for _ in others:
+                listener.settimeout(_left(deadline))
                 connection, _ = listener.accept()
-            except TimeoutError:
-                os.close(fd)
-                raise _nobody(key, sorted(missing), timeout_s) from None
-            with connection:
-                connection.settimeout(timeout_s)
-                peer = connection.recv(1)
-                socket.send_fds(connection, [b"f"], [fd])
-                missing.discard(peer[0] if peer else 0)
-    return fd
+                with connection:
+                    socket.send_fds(connection, [b"f"], [mine])
+            for peer in others:
+                calls[peer].settimeout(_left(deadline))
+                _, fds, _, _ = socket.recv_fds(calls[peer], 1, 1)
+                if not fds:
+                    raise SymmetricMemoryError(f"rank {peer} hung up before it shared its memory")
+                found[peer] = fds[0]
+        except (OSError, RuntimeError) as error:  # a store raises RuntimeError if the key is not set in time
+            for peer in found.keys() - {rank}:
+                os.close(found[peer])
+            if isinstance(error, SymmetricMemoryError):
+                raise
+            missing = [peer for peer in others if peer not in found]
+            raise BarrierTimeout(
+                f"{ranks_text(missing)} did not reach its first {what.split('/')[0]} call within {timeout_s:g} s; "
+                "the first one is collective",
+                missing,
+            ) from None
+        finally:
+            for connection in calls.values():
+                connection.close()
+    return [found[peer] for peer in range(world)]
 
 
-def _receive(rank: int, store: Any, key: str, timeout_s: float) -> int:
-    try:
-        store.wait([key], timedelta(seconds=timeout_s))
-    except RuntimeError:
-        raise _nobody(key, [0], timeout_s) from None
-    name = store.get(key).decode()
-    if name.startswith(_FAILED):
-        raise SymmetricMemoryError(name.removeprefix(_FAILED))
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect("\0" + name)
-            connection.sendall(bytes([rank]))
-            _, fds, _, _ = socket.recv_fds(connection, 1, 1)
-    except OSError as error:
-        raise SymmetricMemoryError(f"rank 0 did not hand over the symmetric memory: {error}") from None
-    if not fds:
-        raise SymmetricMemoryError("rank 0 closed the connection before it handed over the symmetric memory")
-    return fds[0]
-
-
-def _nobody(key: str, missing: list[int], timeout_s: float) -> BarrierTimeout:
-    what = key.split("/")[1]
-    return BarrierTimeout(
-        f"{ranks_text(missing)} did not reach its first {what} call within {timeout_s:g} s; the first one is collective",
-        missing,
-    )
-
-
-def _too_large(world: int, part_bytes: int, error: Exception) -> str:
-    return (
-        f"cannot reserve {part_bytes >> 20} MiB of symmetric memory for each of {world} ranks ({error}); "
-        "set PKB_SYMM_BYTES to a smaller heap"
-    )
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
 
 
 DEFAULT_BYTES = 1 << 30
 _MARGIN = 4096
-
-
 _reserved = DEFAULT_BYTES
 
 
@@ -142,19 +88,19 @@ def reserve(nbytes: int) -> None:
     _reserved = max(_reserved, nbytes)
 
 
-def heap_bytes(ranks_in_file: int = 0) -> int:
+def heap_bytes(in_file: bool = False) -> int:
     """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB on CPU ranks and the reserved bytes on GPUs.
 
-    On CPU ranks only touched pages cost memory. ranks_in_file: how many heaps share one memory file, to which the
-    process's limit on file sizes applies; 0 for none.
+    On CPU ranks only touched pages cost memory. in_file: for these, whose heaps are memory files: the process's limit on
+    file sizes applies.
     """
     named = os.environ.get("PKB_SYMM_BYTES")
     if named is None:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if not ranks_in_file or limit == resource.RLIM_INFINITY:
-            return DEFAULT_BYTES if ranks_in_file else -(-_reserved // _MARGIN) * _MARGIN
+        if not in_file or limit == resource.RLIM_INFINITY:
+            return DEFAULT_BYTES if in_file else -(-_reserved // _MARGIN) * _MARGIN
         # A limit reduces the default. The system refuses an explicit size later.
-        fitting = (limit // ranks_in_file - HEAD_BYTES) // _MARGIN * _MARGIN
+        fitting = (limit - HEAD_BYTES) // _MARGIN * _MARGIN
         return max(min(DEFAULT_BYTES, fitting), _MARGIN)
     if not named.isdecimal() or int(named) < _MARGIN:
         raise SymmetricMemoryError(
@@ -209,20 +155,24 @@ class Heap:
         return offset
 
 
-def host_heap(segment: Segment) -> Heap:
-    """The heap behind the signal pads of each part of a host segment."""
-    parts = [
-        torch.frombuffer(
-            segment.memory,
-            dtype=torch.uint8,
-            offset=rank * segment.part_bytes + HEAD_BYTES,
-            count=segment.part_bytes - HEAD_BYTES,
-        )
-        for rank in range(segment.world)
-    ]
-    return Heap(segment.rank, parts, [segment.part_address(rank) for rank in range(segment.world)])
+def host_heap(rank: int, world: int, store: Any, nbytes: int, timeout_s: float, what: str = "symm") -> Heap:
+    """The heaps of all CPU processes, of `nbytes` behind each one's signal pads. Collective.
 
-
-def pad_address(pads: int, mask: int) -> int:
-    """A team's pad among a rank's pads."""
-    return pads + mask * PAD_BYTES
+    store, what: as for `exchange`, whose errors it raises; also SymmetricMemoryError if memory cannot be allocated.
+    """
+    fds: list[int] = []
+    try:
+        fds.append(os.memfd_create("pkb-symm"))
+        os.ftruncate(fds[0], HEAD_BYTES + nbytes)
+        fds = exchange(rank, world, store, what, fds[0], timeout_s)
+        files = [mmap.mmap(fd, HEAD_BYTES + nbytes) for fd in fds]
+    except (OSError, ValueError) as error:
+        raise SymmetricMemoryError(
+            f"cannot reserve {nbytes >> 20} MiB of symmetric memory for each of {world} ranks ({error}); "
+            "set PKB_SYMM_BYTES to a smaller heap"
+        ) from None
+    finally:
+        for fd in fds:
+            os.close(fd)
+    parts = [torch.frombuffer(file, dtype=torch.uint8, offset=HEAD_BYTES, count=nbytes) for file in files]
+    return Heap(rank, parts, [part.data_ptr() - HEAD_BYTES for part in parts])

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from sandbox.kit import layout
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
-from sandbox.kit.symmetric_memory.heap import Heap, Segment, pad_address
+from sandbox.kit.symmetric_memory.heap import Heap
 from sandbox.kit.symmetric_memory.host_signals import Signals
 
 Shape = int | Sequence[int]
@@ -26,33 +26,33 @@ class Team:
 
     def __init__(
         self,
-        segment: Segment,
+        host_heap: Heap,
         heap: Heap,
         signals: Signals,
         ranks: Sequence[int],
         host: Signals | None = None,
         name: str = "symm",
     ) -> None:
-        """name: the module of the kit, for messages."""
+        """host_heap: the processes' own memory, for their agreements. name: the module of the kit, for messages."""
         self._name = name
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
-        self.rank = self.ranks.index(segment.rank)
+        self.rank = self.ranks.index(heap.rank)
         self.mask = layout.team_mask(self.ranks)
-        self._segment = segment
+        self._host_heap = host_heap
         self._heap = heap
         self._signals = signals
         # The host processes agree on allocations, wherever the heap is.
         self._host = host or signals
-        host_pads = [pad_address(segment.part_address(r), self.mask) for r in self.ranks]
+        host_pads = [host_heap.pads[r] + self.mask * layout.PAD_BYTES for r in self.ranks]
         self._host_px = layout.make_px(host_pads, host_pads, self.ranks, self.rank)
         self.px: layout.Px = layout.make_px(
             [heap.addresses[r] for r in self.ranks],
-            [pad_address(heap.pads[r], self.mask) for r in self.ranks],
+            [heap.pads[r] + self.mask * layout.PAD_BYTES for r in self.ranks],
             self.ranks,
             self.rank,
         )
-        self._rings = RINGS_ON_GPUS if heap.parts[segment.rank].is_cuda else RINGS
+        self._rings = RINGS_ON_GPUS if heap.parts[heap.rank].is_cuda else RINGS
         self._epoch = 0
         self._barriers = 0
         self._agreements = 0
@@ -209,15 +209,15 @@ class Team:
         The same ranks give the same team.
         """
         chosen = dist.get_process_group_ranks(ranks) if isinstance(ranks, dist.ProcessGroup) else list(ranks)
-        if self._segment.rank not in chosen:
+        if self._heap.rank not in chosen:
             raise SymmetricMemoryError(
-                f"rank {self._segment.rank} is not in the team {chosen}; only members may ask for it"
+                f"rank {self._heap.rank} is not in the team {chosen}; only members may ask for it"
             )
-        if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self._segment.world)):
-            raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
+        if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(self._heap.parts))):
+            raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {len(self._heap.parts)}")
         mask = layout.team_mask(chosen)
         if mask not in self._teams:
-            team = Team(self._segment, self._heap, self._signals, chosen, self._host, self._name)
+            team = Team(self._host_heap, self._heap, self._signals, chosen, self._host, self._name)
             team._teams = self._teams
             self._teams[mask] = team
         return self._teams[mask]
@@ -245,7 +245,7 @@ class Team:
 
         what: the call, for the error if a member is missing. remark: text behind it in the first wait.
         """
-        mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
+        mail = [self._host_heap.pads[r] + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         ctypes.memmove(mail[self.rank], mine, len(mine))
         self._host_barrier(10.0, f"{self._name}.{what}{remark}")
         found = [ctypes.string_at(address, len(mine)) for address in mail]

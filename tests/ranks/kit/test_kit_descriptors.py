@@ -9,17 +9,17 @@ import torch.distributed as dist
 
 from sandbox.kit import errors, nccl
 from sandbox.kit.errors import BackendError, BarrierTimeout
-from sandbox.kit.symmetric_memory import device_heap
+from sandbox.kit.symmetric_memory.heap import exchange
 
 
 def everybody_reads_everybody(rank: int, world: int) -> None:
     store = dist.distributed_c10d._get_default_store()
     mine = os.memfd_create("mine")
     os.write(mine, f"rank {rank}".encode())
-    found = device_heap.exchange(rank, world, store, "test/first", mine, 10.0)
+    found = exchange(rank, world, store, "test/first", mine, 10.0)
     assert found[rank] == mine
     assert [os.pread(fd, 100, 0).decode() for fd in found] == [f"rank {peer}" for peer in range(world)]
-    again = device_heap.exchange(rank, world, store, "test/second", found[(rank + 1) % world], 10.0)
+    again = exchange(rank, world, store, "test/second", found[(rank + 1) % world], 10.0)
     assert [os.pread(fd, 100, 0).decode() for fd in again] == [f"rank {(peer + 1) % world}" for peer in range(world)]
 
 
@@ -41,8 +41,8 @@ def one_does_not_come(rank: int, world: int) -> None:
     store = dist.distributed_c10d._get_default_store()
     before = opened()
     if rank != 1:
-        with pytest.raises(errors.BarrierTimeout, match="did not share their memory") as caught:
-            device_heap.exchange(rank, world, store, "test", os.memfd_create("mine"), 0.5)
+        with pytest.raises(errors.BarrierTimeout, match="did not reach its first test call") as caught:
+            exchange(rank, world, store, "test/third", os.memfd_create("mine"), 0.5)
         assert 1 in caught.value.missing
         assert [kind for kind in opened() if kind not in before] == ["/memfd:mine (deleted)"]
 
