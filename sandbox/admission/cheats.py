@@ -1,7 +1,10 @@
-"""The cheats of the admission test: outputs that must not pass."""
+"""The cheats of the admission test: outputs that must not pass.
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+Those of reduced precision are nearly right. They run the baseline itself with rounded inputs or messages, or without small terms.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -13,8 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sandbox.memory.trees import Output
 from sandbox.rank.problem_code import Leaves
 
+Change = Callable[[torch.Tensor], torch.Tensor]
 
-def changed(output: Output, change: Callable[[torch.Tensor], torch.Tensor]) -> Output:
+
+def changed(output: Output, change: Change) -> Output:
     """An output with every tensor changed."""
     return output[0], [(name, change(tensor)) for name, tensor in output[1]]
 
@@ -136,6 +141,112 @@ def _copy(target: Any, source: Any) -> None:
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     return kwargs.get(name, args[1] if len(args) > 1 else None)
+
+
+BLOCK = 32
+"""Elements that share a scale. Few elements lose less, which is harder to detect."""
+ROUNDED = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+LEFT_OUT = 0.1
+"""Share of the elements of an input that count as small."""
+
+
+def _of_floats(change: Change) -> Change:
+    """The change of complex tensors, too, by their real and imaginary parts; tensors of other dtypes stay as they are."""
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return torch.view_as_complex(changed(torch.view_as_real(tensor)).contiguous())
+        return change(tensor) if tensor.dtype in ROUNDED and tensor.numel() else tensor
+
+    return changed
+
+
+def in_blocks(bits: int) -> Change:
+    """Rounds to signed integers of this many bits, with one scale for BLOCK elements in a row."""
+    levels = 2 ** (bits - 1) - 1
+
+    def rounded(tensor: torch.Tensor) -> torch.Tensor:
+        flat = tensor.detach().reshape(-1).double()
+        blocks = torch.nn.functional.pad(flat, (0, -flat.numel() % BLOCK)).view(-1, BLOCK)
+        scales = blocks.abs().amax(dim=1, keepdim=True) / levels
+        coarse = (blocks / scales).round() * scales
+        coarse = torch.where(torch.isfinite(coarse), coarse, blocks)
+        return coarse.view(-1)[: flat.numel()].view(tensor.shape).to(tensor.dtype)
+
+    return _of_floats(rounded)
+
+
+def significant(bits: int) -> Change:
+    """Rounds every value to this many significant bits."""
+
+    def rounded(tensor: torch.Tensor) -> torch.Tensor:
+        mantissa, exponent = torch.frexp(tensor.double())
+        coarse = torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent)
+        return torch.where(torch.isfinite(tensor), coarse, tensor.double()).to(tensor.dtype)
+
+    return _of_floats(rounded)
+
+
+def without_small(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the smallest tenth of the elements replaced by zeros."""
+    smallest = int(LEFT_OUT * tensor.numel())
+    if not smallest or not (tensor.is_complex() or tensor.dtype in ROUNDED):
+        return tensor
+    size = tensor.abs().double()
+    return torch.where(size <= size.reshape(-1).kthvalue(smallest).values, torch.zeros_like(tensor), tensor)
+
+
+_SENT = {
+    **dict.fromkeys(("all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single"), 1),
+    **dict.fromkeys(("reduce_scatter", "reduce_scatter_tensor", "scatter"), 1),
+    **dict.fromkeys(("send", "isend", "gather"), 0),
+}
+"""The argument of each collective that is sent."""
+_SENT_NAMES = ("tensor", "input_tensor", "input", "input_list", "input_tensor_list", "scatter_list")
+_IN_PLACE = ("all_reduce", "reduce", "broadcast")
+
+
+@contextmanager
+def coarse_messages(change: Change) -> Iterator[None]:
+    """While active, changes every message before it is sent."""
+    saved = {name: getattr(dist, name) for name in (*_SENT, *_IN_PLACE, "irecv", "P2POp")}
+    inside = False  # a collective calls another
+
+    def all_of(sent: Any) -> Any:
+        if isinstance(sent, list | tuple):
+            return type(sent)(map(all_of, sent))
+        return change(sent) if isinstance(sent, torch.Tensor) else sent
+
+    def coarse(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if inside or name == "irecv":
+                return saved[name](*args, **kwargs)
+            inside, given = True, list(args)
+            try:
+                if name in _IN_PLACE:
+                    tensor = args[0] if args else kwargs["tensor"]
+                    with torch.no_grad():
+                        tensor.copy_(change(tensor))
+                else:
+                    if len(given) > _SENT[name]:
+                        given[_SENT[name]] = all_of(given[_SENT[name]])
+                    kwargs |= {each: all_of(kwargs[each]) for each in _SENT_NAMES if each in kwargs}
+                return saved[name](*given, **kwargs)
+            finally:
+                inside = False
+
+        return call
+
+    def message(op: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        known = originals.get(op, op)  # P2POp accepts only the original functions
+        sends = known is saved["isend"] and not inside
+        return saved["P2POp"](known, change(tensor) if sends else tensor, *args, **kwargs)
+
+    replaced = {name: coarse(name) for name in saved} | {"P2POp": message}
+    originals = {replaced[name]: saved[name] for name in ("isend", "irecv")}
+    with mock.patch.multiple(dist, **replaced):
+        yield
 
 
 def returns_input(baseline: Output, tensors: Leaves) -> Output | None:

@@ -14,18 +14,22 @@ import torch.distributed as dist
 from problems.setting import RankSetting
 from sandbox.admission.cheats import (
     SHORT,
+    Change,
     OtherOrder,
     as_returned,
     changed,
+    coarse_messages,
     eight_bits,
+    in_blocks,
     no_communication,
     one_wrong,
     other_dtype,
     returns_input,
+    significant,
     widened,
+    without_small,
     without_variance,
 )
-from sandbox.admission.coarse import CoarseMessages, changed_inputs, in_blocks, significant, without_small
 from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
@@ -185,17 +189,17 @@ class Examination:
     def nearly_right(self) -> dict[str, Tried]:
         """Tries cheats of reduced precision and honest variants in several iterations."""
         cheats: dict[str, Variant] = {
-            "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
-            "drop_small": lambda given, _: self.computed(changed_inputs(given, without_small)),
+            "bits6": lambda given, _: self.changed_inputs(given, significant(6)),
+            "drop_small": lambda given, _: self.changed_inputs(given, without_small),
         }
         honest: dict[str, Variant] = {
             "rounded_once": self.exact,
             "other_order": lambda given, _: self.computed(given, OtherOrder()),  # type: ignore[no-untyped-call]
         }
         if self.setting.world > 1:
-            cheats["int8_wire"] = lambda given, _: self.computed(given, CoarseMessages(in_blocks(8)))
+            cheats["int8_wire"] = lambda given, _: self.computed(given, coarse_messages(in_blocks(8)))
             if self.setting.dtype == torch.float32:
-                cheats["int16_wire"] = lambda given, _: self.computed(given, CoarseMessages(in_blocks(16)))
+                cheats["int16_wire"] = lambda given, _: self.computed(given, coarse_messages(in_blocks(16)))
         if self.setting.dtype in SHORT:
             honest["float32"] = self.wider
         return {
@@ -203,7 +207,7 @@ class Examination:
             "zero_input": self.zero_input(),
             "average": self.average(),
             **{name: self.cheated(cheat) for name, cheat in cheats.items()},
-            **{name: self.passes(variant) for name, variant in honest.items()},
+            **{name: self.cheated(variant, most=HONEST_ITERATIONS) for name, variant in honest.items()},
         }
 
     def iteration(self, slot: int) -> tuple[Leaves, Expected]:
@@ -307,13 +311,14 @@ class Examination:
         tensors[place] = (tensors[place][0], others[place][1])
         return self.comparison_of(slot).in_detail((expected.baseline[0], tensors), expected, slot).verdict
 
-    def cheated(self, cheat: Variant, rounding: bool = True) -> Tried:
+    def cheated(self, cheat: Variant, rounding: bool = True, most: int | None = None) -> Tried:
         """The first rejection of a cheat, else its distance from a limit. Not applicable if it changes nothing (collective).
 
-        rounding: it is not applicable either if it loses no more than the baseline's own rounding.
+        rounding: it is not applicable either if it loses no more than the baseline's own rounding. most: iterations, at most
+        HONEST_ITERATIONS for an honest variant, which is always applicable.
         """
         worst, differs, loses = 0.0, False, False
-        for slot in range(self.most):
+        for slot in range(self.most if most is None else most):
             if slot == HONEST_ITERATIONS and not any(everyone(differs)):
                 return NOT_APPLICABLE, "it changes no output"
             if slot == HONEST_ITERATIONS and rounding and not any(everyone(loses)):
@@ -330,19 +335,6 @@ class Examination:
             loses |= any(f.rms > f.baseline_rms for f in figures)
         return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
 
-    def passes(self, variant: Variant) -> Tried:
-        """The first rejection of an honest variant, or PASS with its distance from a limit (collective)."""
-        worst = 0.0
-        for slot in range(HONEST_ITERATIONS):
-            given, expected = self.iteration(slot)
-            output = variant(given, expected)
-            verdict, seen = self.judged(output, expected, slot)
-            if verdict != Verdict.PASS:
-                return verdict, seen
-            figures = self.finding(output, expected, slot).outputs
-            worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
-        return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
-
     def computed(
         self, tensors: Leaves, while_active: AbstractContextManager[Any] | None = None, wider: bool = False
     ) -> Output | None:
@@ -353,6 +345,10 @@ class Examination:
             found = flatten(self.code.call(self.code.baseline, tensors, setting))
         dist.barrier()
         return found
+
+    def changed_inputs(self, tensors: Leaves, change: Change) -> Output | None:
+        """The baseline's output on inputs that are all changed, or None if it fails (collective)."""
+        return self.computed({name: change(tensor) for name, tensor in tensors.items()})
 
     def exact(self, tensors: Leaves, expected: Expected) -> Output | None:
         """The oracle's output, rounded once."""

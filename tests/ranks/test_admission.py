@@ -11,8 +11,7 @@ from waiting import PATIENCE_S
 
 from problems.specification import ProblemError, load_problem
 from sandbox.admission.admission import admit, require_code
-from sandbox.admission.cheats import no_communication
-from sandbox.admission.coarse import CoarseMessages, in_blocks
+from sandbox.admission.cheats import coarse_messages, in_blocks, no_communication
 from sandbox.admission.row import CHEATS, NOT_APPLICABLE, AdmissionRow, objections
 from sandbox.protocol.verdict import Verdict
 
@@ -108,7 +107,9 @@ def test_cheats_that_pass_speak_against_admission(examined: Examined, cheats: st
 
 
 def test_what_card_excuses_does_not_speak_against_admission(made_problem: Callable[..., Path]) -> None:
-    row = AdmissionRow(1, "01_total", 2, "float32", baseline=("PASS", ""), zeros=("PASS", ""), silent=("PASS", ""))
+    row = AdmissionRow(
+        1, "01_total", 2, "float32", outcomes=dict.fromkeys(("baseline", "zeros", "silent"), ("PASS", ""))
+    )
     for excuse, against in (
         ('other = "a reason"', ["zeros passes", "silent passes"]),
         ('zeros = "a reason"', ["silent passes"]),
@@ -225,7 +226,7 @@ def test_messages_are_coarse_and_arrive(in_ranks: Callable[..., list[Any]]) -> N
         change = in_blocks(8)
         group = dist.group.WORLD
         received = torch.empty(64)
-        with CoarseMessages(change):
+        with coarse_messages(change):
             dist.all_reduce(total := own.clone())
             dist.all_gather(parts := [torch.empty(64), torch.empty(64)], own)
             dist.all_to_all_single(swapped := torch.empty(64), own)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sandbox.admission import cheats
-from sandbox.admission.coarse import in_blocks, significant, without_small
+from sandbox.admission.cheats import in_blocks, significant, without_small
 from sandbox.memory.slots import DTYPES
 from sandbox.memory.trees import flatten
 
