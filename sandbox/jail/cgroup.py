@@ -105,28 +105,18 @@ class Group:
             time.sleep(0.002)
 
 
-def make(limit: int | None) -> Group:
+def make(limit: int | None, counted: bool = True) -> Group:
     """A new group for one world. limit: bytes without swap; None: no limit, memory is only counted.
+
+    counted: False makes one without the memory controller, which can stop a world.
 
     Raises:
         NoGroup: this process may not make one here.
     """
-    where = place()
+    where = place() if counted else stopping_place()
     if isinstance(where, str):
         raise NoGroup(where)
     return _make(where, limit)
-
-
-def make_uncounted() -> Group:
-    """A new group without the memory controller, which can stop a world.
-
-    Raises:
-        NoGroup: this process may not make one here.
-    """
-    where = stopping_place()
-    if isinstance(where, str):
-        raise NoGroup(where)
-    return _make(where, None)
 
 
 @lru_cache(maxsize=1)

@@ -64,7 +64,7 @@ class Bound:
                 self.group = cgroup.make(limit)
                 self._counted = True
             except cgroup.NoGroup:
-                self.group = cgroup.make_uncounted()
+                self.group = cgroup.make(None, counted=False)
 
     def starts(self, argv: list[str]) -> list[str]:
         """The command line that starts argv within the limit."""

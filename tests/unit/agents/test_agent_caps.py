@@ -95,7 +95,6 @@ async def test_without_a_control_group_the_caps_hold(playing: Playing, monkeypat
         raise cgroup.NoGroup("none here")
 
     monkeypatch.setattr(memory.cgroup, "make", refused)
-    monkeypatch.setattr(memory.cgroup, "make_uncounted", refused)
     played = await playing(caps=replace(CAPS, cpu_seconds=2.0), USE=json.dumps({"cpu": 600}))
     assert played.reason.startswith("limit of CPU time")
     played = await playing(USE=json.dumps({"memory": 100_000}))

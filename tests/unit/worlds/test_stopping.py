@@ -41,7 +41,7 @@ class Started:
     """A process that keeps a core busy, and the way to stop it."""
 
     def __init__(self, stopping: str, program: str = FORKS_WHEN_TOLD) -> None:
-        self.group = cgroup.make_uncounted() if stopping == "group" else None
+        self.group = cgroup.make(None, counted=False) if stopping == "group" else None
         argv = [sys.executable, "-c", program]
         self.process = subprocess.Popen(
             self.group.starts(argv) if self.group else argv, stdout=subprocess.PIPE, start_new_session=True
@@ -190,7 +190,7 @@ def test_next_referee_kills_frozen_leftovers(monkeypatch):
     ended.wait()
     with monkeypatch.context() as patched:
         patched.setattr(cgroup.os, "getpid", lambda: ended.pid)
-        group = cgroup.make_uncounted()
+        group = cgroup.make(None, counted=False)
     left = subprocess.Popen(group.starts(["/bin/sleep", "600"]))
     eventually((group.path / "cgroup.procs").read_text)
     group.freeze()
