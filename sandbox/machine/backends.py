@@ -63,13 +63,14 @@ def _nvshmem() -> Availability:
     found = nvshmem_package.package()
     if found is None:
         return Availability("no NVSHMEM package", "install torch from PyPI for CUDA 13", "nvidia-nvshmem-cu13==3.4.5")
+    name = nvshmem_package.named(found)
     if found.version[0] != nvshmem_package.MAJOR:
         return Availability(
-            f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {found.named}", "install that of torch"
+            f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {name}", "install that of torch"
         )
     if nvshmem_package.nvcc() is None:
-        return Availability(f"{found.named} without device functions: they need nvcc once", "install the CUDA toolkit")
-    return Availability(f"{found.named} with device functions")
+        return Availability(f"{name} without device functions: they need nvcc once", "install the CUDA toolkit")
+    return Availability(f"{name} with device functions")
 
 
 def _kittens() -> Availability:

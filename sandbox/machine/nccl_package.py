@@ -1,14 +1,14 @@
 """The installed NCCL package: its version, its headers for device code, and the layouts of its structs. Imports no torch."""
 
+import contextlib
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-_VERSION = re.compile(r"^#define NCCL_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 
 Version = tuple[int, int, int]
 
@@ -45,26 +45,36 @@ LAYOUTS: dict[Version, Layout] = {
 run on GPUs."""
 
 
-class NcclHeaders(NamedTuple):
-    """Headers that come with an NCCL package."""
+class Package(NamedTuple):
+    """An installed package of NVIDIA. folder: that of its headers, or with `include` and `lib`."""
 
     folder: Path
     version: Version
 
 
-@functools.cache
-def nccl_headers() -> NcclHeaders | None:
-    """The headers of the first package that has nccl_device.h; None without one."""
-    for package in PACKAGES:
-        try:
-            folder = Path(str(metadata.distribution(package).locate_file("nvidia/nccl/include")))
-            if not (folder / "nccl_device.h").is_file():
-                continue
-            numbers = dict(_VERSION.findall((folder / "nccl.h").read_text(encoding="utf-8", errors="replace")))
-            return NcclHeaders(folder, (int(numbers["MAJOR"]), int(numbers["MINOR"]), int(numbers["PATCH"])))
-        except (metadata.PackageNotFoundError, OSError, KeyError):
-            continue
+def installed(names: Sequence[str], folder: str, versions: str, prefix: str, needed: str) -> Package | None:
+    """The first of these packages with a file; None without one.
+
+    folder: in site-packages. versions: the header with the macros `prefix`MAJOR, ..MINOR and ..PATCH, which may end in _VERSION.
+    needed: the file. Both are in `folder`.
+    """
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError, OSError, KeyError):
+            found = Path(str(metadata.distribution(name).locate_file(folder)))
+            text = (found / versions).read_text(encoding="utf-8", errors="replace")
+            numbers = dict(
+                re.findall(rf"^#define {prefix}(MAJOR|MINOR|PATCH)(?:_VERSION)?\s+(\d+)", text, re.MULTILINE)
+            )
+            version = (int(numbers["MAJOR"]), int(numbers["MINOR"]), int(numbers["PATCH"]))
+            if (found / needed).is_file():
+                return Package(found, version)
     return None
+
+
+@functools.cache
+def nccl_headers() -> Package | None:
+    """The first package that has nccl_device.h; None without one."""
+    return installed(PACKAGES, "nvidia/nccl/include", "nccl.h", "NCCL_", "nccl_device.h")
 
 
 def dotted(version: Version) -> str:

@@ -10,16 +10,14 @@ import contextlib
 import functools
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 from sandbox.machine import nvml
+from sandbox.machine.nccl_package import Package, dotted, installed
 
 PACKAGES = ("nvidia-nvshmem-cu13", "nvidia-nvshmem-cu12")
 ENVIRONMENT = {
@@ -31,33 +29,12 @@ ENVIRONMENT = {
     "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY": "AF_INET",
 }
 """Environment variables of every process that uses NVSHMEM, by the kit, torch or Triton."""
+HOST_LIBRARY, DEVICE_LIBRARY = "lib/libnvshmem_host.so.3", "lib/libnvshmem_device.a"
+"""Files of the package. The host library loads its plugins from its own folder; kernels are linked with the archive."""
 MAJOR = 3
 """Major version whose structs the kit supports."""
 WRAPPER = Path(__file__).parents[1] / "kit" / "include" / "px_nvshmem_wrapper.cu"
 BUILD_SECONDS = 60.0
-_VERSION = re.compile(r"^#define NVSHMEM_VENDOR_(MAJOR|MINOR|PATCH)_VERSION\s+(\d+)", re.MULTILINE)
-
-
-class NvshmemPackage(NamedTuple):
-    """An installed package. folder: with `include` and `lib`."""
-
-    folder: Path
-    version: tuple[int, int, int]
-
-    @property
-    def host_library(self) -> Path:
-        """The host library. It loads its plugins from the same folder."""
-        return self.folder / "lib" / "libnvshmem_host.so.3"
-
-    @property
-    def device_library(self) -> Path:
-        """The archive that kernels are linked with."""
-        return self.folder / "lib" / "libnvshmem_device.a"
-
-    @property
-    def named(self) -> str:
-        """ "NVSHMEM 3.4.5"."""
-        return f"NVSHMEM {'.'.join(map(str, self.version))}"
 
 
 class NoWrapper(Exception):
@@ -65,17 +42,14 @@ class NoWrapper(Exception):
 
 
 @functools.cache
-def package() -> NvshmemPackage | None:
-    """The first installed package with device functions; None without one."""
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError, OSError, KeyError):
-            folder = Path(str(metadata.distribution(name).locate_file("nvidia/nvshmem")))
-            text = (folder / "include" / "non_abi" / "nvshmem_version.h").read_text(encoding="utf-8", errors="replace")
-            numbers = dict(_VERSION.findall(text))
-            found = NvshmemPackage(folder, (int(numbers["MAJOR"]), int(numbers["MINOR"]), int(numbers["PATCH"])))
-            if found.host_library.is_file():
-                return found
-    return None
+def package() -> Package | None:
+    """The first installed package with a host library; None without one."""
+    return installed(PACKAGES, "nvidia/nvshmem", "include/non_abi/nvshmem_version.h", "NVSHMEM_VENDOR_", HOST_LIBRARY)
+
+
+def named(found: Package) -> str:
+    """ "NVSHMEM 3.4.5"."""
+    return f"NVSHMEM {dotted(found.version)}"
 
 
 def nvcc() -> str | None:
@@ -93,7 +67,7 @@ def architectures() -> list[str]:
     return sorted(f"sm_{major}{minor}" for major, minor in pairs)
 
 
-def wrapper_name(found: NvshmemPackage, arch: str) -> str:
+def wrapper_name(found: Package, arch: str) -> str:
     """The file of the wrapper's object for an architecture such as "sm_90"."""
     digest = hashlib.sha256(WRAPPER.read_bytes() + repr((found.version, arch)).encode()).hexdigest()
     return f"nvshmem-{digest[:32]}.cubin"
@@ -124,7 +98,7 @@ def build_missing(folder: Path) -> bool:
     return True
 
 
-def _built(found: NvshmemPackage, folder: Path, arch: str) -> Path:
+def _built(found: Package, folder: Path, arch: str) -> Path:
     target = folder / wrapper_name(found, arch)
     if target.is_file():
         return target

@@ -39,7 +39,7 @@ static_assert(sizeof(ncclDevResourceRequirements) == {resource}, "ncclDevResourc
 """
 
 
-def installed() -> nccl_package.NcclHeaders:
+def installed() -> nccl_package.Package:
     """The installed headers.
 
     Raises:
@@ -54,7 +54,7 @@ def installed() -> nccl_package.NcclHeaders:
 
 
 @functools.cache
-def device_text(headers: nccl_package.NcclHeaders) -> str:
+def device_text(headers: nccl_package.Package) -> str:
     """nccl_device.h with all that it includes, changed for NVRTC.
 
     Raises:

@@ -64,13 +64,13 @@ class Library:
         found = nvshmem_package.package()
         if found is None:
             raise BackendError("shmem needs the package nvidia-nvshmem-cu13, which comes with torch for CUDA 13")
+        self.name = nvshmem_package.named(found)
         if found.version[0] != nvshmem_package.MAJOR:
-            raise BackendError(f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {found.named}")
+            raise BackendError(f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {self.name}")
         try:
-            self.dll = dll = ctypes.CDLL(str(found.host_library), ctypes.RTLD_GLOBAL)
+            self.dll = dll = ctypes.CDLL(str(found.folder / nvshmem_package.HOST_LIBRARY), ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise BackendError(f"{found.named} cannot be loaded: {error}") from None
-        self.name = found.named
+            raise BackendError(f"{self.name} cannot be loaded: {error}") from None
         self._left = 0
         self._allocated: dict[int, int] = {}
         pointer, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int

@@ -33,7 +33,7 @@ class Linker:
             raise CompileError(
                 f"NVSHMEM's device functions were not built{why}. `{_BUILDS}` says why; px.cuh's functions on shmem.px need none"
             )
-        self._library = found.device_library
+        self._library = found.folder / nvshmem_package.DEVICE_LIBRARY
 
     def behind_header(self, source: source_files.SourceText) -> source_files.SourceText:
         """The source with NVSHMEM's device functions in front. Its `headers` also name the wrapper to link."""

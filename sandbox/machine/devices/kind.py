@@ -98,10 +98,6 @@ class DeviceKind:
 
     # --- timing ----------------------------------------------------------------------------------------------
     pace: Pace
-    """The referee's side of a kind of device: all that differs between kinds, without torch.
-
-`rank_module` names the ranks' side of the same kind.
-"""
     has_gate: bool
     """Whether streams can wait behind the starting gate, which device time needs."""
     spins: bool

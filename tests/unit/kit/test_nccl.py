@@ -155,7 +155,7 @@ def test_peers_address_is_stride_of_four_gibibytes_away() -> None:
 
 
 def test_an_unknown_version_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    newer = nccl_package.NcclHeaders(tmp_path, (2, 99, 1))
+    newer = nccl_package.Package(tmp_path, (2, 99, 1))
     monkeypatch.setattr(nccl_package, "nccl_headers", lambda: newer)
     with pytest.raises(CompileError, match=r"2\.99\.1.* it knows .*2\.28\.9") as error:
         nccl_headers.installed()
@@ -173,7 +173,7 @@ def test_headers_that_differ_are_refused(tmp_path: Path) -> None:
     changed = folder / "nccl_device" / "utility.h"
     changed.write_text(changed.read_text().replace("sizeof(T)/4", "sizeof(T) / 4"))
     with pytest.raises(CompileError, match=r"utility\.h of the installed NCCL is not as the kit knows it"):
-        nccl_headers.device_text(nccl_package.NcclHeaders(folder, HEADERS.version))
+        nccl_headers.device_text(nccl_package.Package(folder, HEADERS.version))
 
 
 def test_kernels_take_ncclS_types_from_what_makes_them() -> None:

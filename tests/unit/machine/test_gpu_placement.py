@@ -13,9 +13,8 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     """ask(expression): evaluates it with both modules in a process with the fake driver; returns what is printed."""
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
-        program = (
-            f"from sandbox.machine.placement import *; from sandbox.machine.placement import *; print({expression})"
-        )
+        modules = "from sandbox.machine.placement import *; from sandbox.machine.devices import *"
+        program = f"{modules}; cuda = KINDS['cuda']; print({expression})"
         environment = {"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {}
         done = with_driver(program, environment, **knobs)
         assert done.returncode == 0, done.stderr
@@ -28,17 +27,17 @@ def test_world_gets_first_gpus_left_to_it(ask):
     assert ask("[gpu.minor for gpu in rank_gpus(2)]") == "[0, 1]"
     assert ask("[gpu.minor for gpu in rank_gpus(2)]", visible="3,1,0") == "[3, 1]"
     assert ask("[gpu.minor for gpu in rank_gpus(8)]", GPUS=3) == "[0, 1, 2]"
-    assert ask("gpu_device_files(rank_gpus(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
+    assert ask("cuda.device_files(rank_gpus(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
 
 
 def test_inside_names_cannot_be_mixed_up_by_order(ask):
-    inside = ask("cuda_environment(rank_gpus(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
+    inside = ask("cuda.environment(rank_gpus(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
     assert inside == ",".join(f"GPU-abcd000{n}-0000-1111-2222-333344445555" for n in (2, 3))
 
 
 def test_gpu_numbers_stay_without_driver(ask):
     assert ask("[(gpu.minor, gpu.uuid) for gpu in rank_gpus(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
-    assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(rank_gpus(1))", INIT=-9) == "False"
+    assert ask("'CUDA_VISIBLE_DEVICES' in cuda.environment(rank_gpus(1))", INIT=-9) == "False"
 
 
 def test_worlds_on_different_gpus_never_meet_on_core(ask):
@@ -56,7 +55,7 @@ def test_ranks_share_cores_where_gpus_outnumber_them(ask):
 
 
 def test_killed_world_must_be_gone_from_its_gpus(ask):
-    health = "gpu_fault(rank_gpus(2), {4711}, 0.05)"
+    health = "cuda.gpu_fault(rank_gpus(2), {4711}, 0.05)"
     assert ask(health) == ""
     assert ask(health, PID_1=4711) == "a killed kernel still holds GPU 1 after 0 s"
     assert ask(health, PID_1=4712) == ""
@@ -64,8 +63,8 @@ def test_killed_world_must_be_gone_from_its_gpus(ask):
 
 
 def test_a_gpu_that_is_not_sound_is_named(ask):
-    health = "gpu_fault(rank_gpus(2), set(), 0.05)"
+    health = "cuda.gpu_fault(rank_gpus(2), set(), 0.05)"
     assert ask(health, RECOVERY_1=1) == "GPU 1: the driver asks for a reset of the GPU"
     assert ask(health, ECC_0=3) == "GPU 0: uncorrectable memory errors: 3"
-    assert "GPU is lost" in ask("gpu_fault([RankGpu(1)], set(), 0.05)", HANDLE_1=-15)
+    assert "GPU is lost" in ask("cuda.gpu_fault([RankGpu(1)], set(), 0.05)", HANDLE_1=-15)
     assert ask(health, INIT=-9) == ""
