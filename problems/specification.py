@@ -104,8 +104,8 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return self.floors.get(dtype, (self.rms_floor, self.max_floor))
 
 
-class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """problem.toml."""
+class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """problem.toml. By default `slug` and `category` are the names of its folder and of the folder above."""
 
     id: int
     slug: str
@@ -117,7 +117,7 @@ class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     class_: str = msgspec.field(name="class")
     collectives: list[str]
     presets: dict[str, dict[str, int]]
-    cost: CostFile
+    formulas: CostFile = msgspec.field(name="cost")
     also: list[str] = []
     groups: str = "world"
     worlds: list[int] = msgspec.field(default_factory=lambda: [1, 2, 3, 4, 5, 6, 7, 8])
@@ -130,29 +130,10 @@ class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     check: CheckFile = CheckFile()
 
 
-class Problem:
+class Problem(ProblemFile, frozen=True, kw_only=True, eq=False, dict=True):
     """One problem: its problem.toml and the files beside it."""
 
-    def __init__(self, folder: Path, file: ProblemFile) -> None:
-        self.folder = folder
-        self.file = file
-        self.id = file.id
-        self.slug = file.slug
-        self.stem = file.stem
-        self.title = file.title
-        self.category = file.category
-        self.also = file.also
-        self.domain = file.domain
-        self.origin = file.origin
-        self.class_ = file.class_
-        self.collectives = file.collectives
-        self.groups = file.groups
-        self.worlds = file.worlds
-        self.worlds_reason = file.worlds_reason
-        self.dtypes = file.dtypes
-        self.presets = file.presets
-        self.mutates = file.mutates
-        self.check = file.check
+    folder: Path
 
     def __repr__(self) -> str:
         return f"Problem({self.stem})"
@@ -213,7 +194,7 @@ class Problem:
     def names(self, sizes: dict[str, int], world: int, dtype: str) -> dict[str, int | float]:
         """Everything a formula may use: sizes, W, b, and the derived sizes."""
         names: dict[str, int | float] = {**sizes, "W": world, "b": DTYPE_BYTES[dtype]}
-        for name, formula in self.file.derived.items():
+        for name, formula in self.derived.items():
             names[name] = evaluate(formula, names)
         return names
 
@@ -224,13 +205,8 @@ class Problem:
             FormulaError: a formula of problem.toml is broken.
         """
         names = self.names(sizes, world, dtype)
-        cost = self.file.cost
-        return Cost(
-            flops=float(evaluate(cost.flops, names)),
-            local_bytes=float(evaluate(cost.local, names)),
-            sent_bytes=float(evaluate(cost.sent, names)),
-            received_bytes=float(evaluate(cost.received, names)),
-        )
+        formulas = (self.formulas.flops, self.formulas.local, self.formulas.sent, self.formulas.received)
+        return Cost(*(float(evaluate(formula, names)) for formula in formulas))
 
 
 def find_solution(source: str) -> ast.FunctionDef | None:
@@ -247,25 +223,27 @@ def load_problem(folder: Path) -> Problem:
     Raises:
         ProblemError: a file is missing, or problem.toml is not valid.
     """
-    path = folder / "problem.toml"
+    path, whole = folder / "problem.toml", folder.absolute()
     for name in ("problem.toml", "card.md", "inputs.py", "baseline.py"):
         if not (folder / name).is_file():
             raise ProblemError(
                 f"{folder}: {name} is missing; a problem folder has problem.toml, card.md, inputs.py and baseline.py"
             )
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = {"slug": whole.name, "category": whole.parent.name} | tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise ProblemError(f"{path}: {error}") from None
+    values.setdefault("stem", f"{values.get('id')!s:0>2}_{values['slug']}")
     try:
-        file = msgspec.convert(values, ProblemFile)
+        msgspec.convert(values, ProblemFile)
     except msgspec.ValidationError:
         raise ProblemError(f"{path}: {misfit(values, ProblemFile)}") from None
-    _check(path, file)
-    return Problem(folder, file)
+    problem = msgspec.convert(values | {"folder": folder}, Problem)
+    _check(path, problem)
+    return problem
 
 
-def _check(path: Path, file: ProblemFile) -> None:
+def _check(path: Path, file: Problem) -> None:
     def fail(what: str) -> Any:
         raise ProblemError(f"{path}: {what}")
 
@@ -290,9 +268,8 @@ def _check(path: Path, file: ProblemFile) -> None:
         fail(f"check.floors has {unknown[0]!r}, which is not one of the problem's dtypes")
     if file.check.oracle not in {"float64", "custom", "baseline"}:
         fail(f"check.oracle {file.check.oracle!r} is not float64, custom or baseline")
-    problem = Problem(path.parent, file)
     try:
         for sizes in file.presets.values():
-            problem.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
+            file.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
     except FormulaError as error:
         fail(str(error))

@@ -41,7 +41,7 @@ def add_problem(tmp_path: Path, home: Path, old: str, new: str) -> None:
     shutil.copytree(load_catalogue().find("13").folder, folder)
     text = (folder / "problem.toml").read_text()
     assert old in text
-    text = text.replace("id = 13", "id = 913").replace("gemm_allreduce", "two_only").replace('"13_', '"913_')
+    text = text.replace("id = 13", 'id = 913\ncategory = "tensor"')
     (folder / "problem.toml").write_text(text.replace(old, new))
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(f'problem_dirs = ["{folder.parent}"]\n')

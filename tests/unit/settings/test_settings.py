@@ -184,7 +184,7 @@ def problem() -> Problem:
 
 
 def with_worlds(problem: Problem, worlds: list[int]) -> Problem:
-    return Problem(problem.folder, msgspec.structs.replace(problem.file, worlds=worlds, worlds_reason="because"))
+    return msgspec.structs.replace(problem, worlds=worlds, worlds_reason="because")
 
 
 def test_defaults_are_tiny_bfloat16_on_two_cpu_ranks(problem: Problem) -> None:
