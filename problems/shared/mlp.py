@@ -1,4 +1,4 @@
-"""The two-layer ReLU perceptron of the data-parallel training steps: its gradient, its flat vector, its inputs.
+"""The two-layer ReLU perceptron of the data-parallel training steps: its gradient, its flat vector, its inputs, and Adam.
 
 Sizes, as derived in the problems' problem.toml: n rows a rank, d_in -> h -> d_out, P parameters. The flat order is W1, b1,
 W2, b2, each row-major.
@@ -112,3 +112,30 @@ def draw_step(setting: RankSetting, meaningful: int) -> torch.Tensor:
 def hyperparameters(setting: RankSetting) -> tuple[float, float, float, float]:
     """(lr, beta1, beta2, eps): upstream's, or a rate at which one step moves the weights visibly."""
     return (UPSTREAM_RATE if setting.distribution == "upstream" else MEANINGFUL_RATE), 0.9, 0.999, 1e-8
+
+
+def adam_step(
+    weight: torch.Tensor,
+    mean: torch.Tensor,
+    square: torch.Tensor,
+    gradient: torch.Tensor,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: int,
+    weight_decay: float = 0.0,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(weight, mean, square) after one step of Adam, without master weights.
+
+    The four tensors, of one shape and dtype, are not changed. step counts from 1. A decay other than 0 is AdamW's: it takes
+    lr * weight_decay of the weight before the step.
+    """
+    new_mean = (beta1 * mean).add_(gradient, alpha=1 - beta1)
+    new_square = (beta2 * square).addcmul_(gradient, gradient, value=1 - beta2)
+    unbiased_mean = new_mean / (1 - beta1**step)
+    unbiased_square = new_square / (1 - beta2**step)
+    updated = weight - lr * (unbiased_mean / (unbiased_square.sqrt_() + eps))
+    if weight_decay:
+        updated.sub_(weight, alpha=lr * weight_decay)
+    return updated, new_mean, new_square

@@ -3,8 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from problems.shared.adam import adam_step
-from problems.shared.mlp import flat_gradient, flatten, split
+from problems.shared.mlp import adam_step, flat_gradient, flatten, split
 
 
 def solution(

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from problems.shared.adam import adam_step
+from problems.shared.mlp import adam_step
 
 
 @torch.no_grad()

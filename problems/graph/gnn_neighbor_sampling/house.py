@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks import prefix
+from sandbox.kit.blocks import cuda_text
 
 SOURCE = r"""
 const int TEAM = 8;  // threads that share a frontier node's neighbours
@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
     if (px_last_block(counters + 1, gridDim.x) && threadIdx.x == 0) *counters = 0;
 }
 """
-kernels = cuda.lazy(prefix.SOURCE + SOURCE)
+kernels = cuda.lazy(cuda_text("prefix") + SOURCE)
 BLOCKS, THREADS = 128, 512
 HOPS = 58
 """Most fanouts that fit into the kernel's parameters beside six sizes."""

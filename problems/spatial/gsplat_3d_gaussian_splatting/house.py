@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks import prefix
+from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.rows import all_to_all_rows
 from sandbox.kit.blocks.side_stream import read_early
 
@@ -199,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const T
         {n, cameras, channels, width, height, eps2d, near, far});
 }
 """
-kernel_for = cuda.lazy(prefix.SOURCE + SOURCE)
+kernel_for = cuda.lazy(cuda_text("prefix") + SOURCE)
 BLOCKS, THREADS = 128, 512
 ALIGN = 256
 

@@ -75,13 +75,13 @@ def summed(tensor: torch.Tensor) -> torch.Tensor:
         return total.to(tensor.dtype)
     part = -(-tensor.numel() // symm.world)
     low = min(symm.rank * part, tensor.numel())
-    share = torch.zeros(part, dtype=torch.float32, device=tensor.device)
+    share = tensor.new_zeros(part, dtype=torch.float32)
     mine = share[: max(min(part, tensor.numel() - low), 0)]
     for peer in symm.order():
         mine += peers[peer].view(-1)[low : low + mine.numel()]
     shares = symm.peers(symm.stage(share.to(tensor.dtype), "shares"))
     symm.barrier()
-    result = torch.empty(part * symm.world, dtype=tensor.dtype, device=tensor.device)
+    result = tensor.new_empty(part * symm.world)
     for peer in symm.order():
         result[peer * part : (peer + 1) * part] = shares[peer]
     return result[: tensor.numel()].view(tensor.shape)

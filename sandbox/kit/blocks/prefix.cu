@@ -1,12 +1,5 @@
-"""Prefix sums over the threads of a block, which give each thread the place for what it has found.
-
-from sandbox.kit import cuda
-from sandbox.kit.blocks import prefix
-
-kernels = cuda.compile(prefix.SOURCE + SOURCE)   # there: place = running + sum_before(is_found, all); running += all;
-"""
-
-SOURCE = r"""
+// Prefix sums over the threads of a block give each thread the place for what it has found:
+// place = running + sum_before(is_found, all); running += all;
 // The whole block calls this: returns the sum of `value` over the threads before this one; `all` becomes the sum over all.
 static __device__ u32 sum_before(u32 value, u32& all) {
     __shared__ u32 warps[32];
@@ -28,4 +21,3 @@ static __device__ u32 sum_before(u32 value, u32& all) {
     }
     return before;
 }
-"""
