@@ -95,8 +95,8 @@ template <class T> static __device__ void spread_token(const Cells& group, const
 // Sends each token once to every rank that needs it, and stores the rows of this rank's own experts. x: [tokens][width]; came:
 // [W (sources)][tokens][width] at every rank, symmetric; rows: those of this rank's experts; permutation: the token of each row
 // that this rank sends. sent.at[d], received.at[s]: the number of rows that go to ranks below d, or come from ranks below s.
-extern "C" __global__ void __launch_bounds__(512) send(Px px, const TYPE* x, const u32* cells, const i64* sizes, TYPE* came,
-        TYPE* rows, i64* permutation, i64 tokens, i64 width, int experts, PxNumbers sent, PxNumbers received) {
+extern "C" __global__ void __launch_bounds__(512) send_tokens(Px px, const TYPE* x, const u32* cells, const i64* sizes,
+        TYPE* came, TYPE* rows, i64* permutation, i64 tokens, i64 width, int experts, PxNumbers sent, PxNumbers received) {
     __shared__ Cells group;
     __shared__ Chunks lying;
     const u32 turn = px_turn(px, blockIdx.x);
@@ -133,8 +133,8 @@ extern "C" __global__ void __launch_bounds__(512) send(Px px, const TYPE* x, con
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // Copies the tokens that have come from the peers to their rows for this rank's experts.
-extern "C" __global__ void __launch_bounds__(512) receive(Px px, const u32* cells, const i64* sizes, const TYPE* came, TYPE* rows,
-        i64 tokens, i64 width, int experts, PxNumbers received) {
+extern "C" __global__ void __launch_bounds__(512) receive_tokens(Px px, const u32* cells, const i64* sizes, const TYPE* came,
+        TYPE* rows, i64 tokens, i64 width, int experts, PxNumbers received) {
     __shared__ Cells group;
     __shared__ Chunks lying;
     const i64 groups = (tokens + 31) / 32, words = experts * groups + 1;
@@ -192,7 +192,7 @@ def solution(
     mask, sizes = expert_mask.contiguous(), sizes.contiguous()
     groups, warps = -(-tokens // 32), THREADS // 32
     # Two buffers each are enough: a rank writes for call e+2 after the barrier of call e+1, and all ranks run the
-    # `receive` of call e before that barrier.
+    # `receive_tokens` of call e before that barrier.
     cells = team.room(team.world * (num_experts * groups + 1), torch.int32, "cells")
     came = team.room(team.world * tokens * width, x.dtype, "came")
     rows, routing_map = x.new_empty((arriving, width)), mask.new_empty((num_experts, tokens))
@@ -203,9 +203,9 @@ def solution(
     launch(team.px, mask, routing_map, cells, tokens, num_experts, mask.shape[1], sent[:-1])
     words = tokens, width * x.element_size() // unit.itemsize, num_experts
     memory = came.data_ptr(), rows.data_ptr()
-    launch = kernels.send[min(groups, BLOCKS), THREADS]
+    launch = kernels.send_tokens[min(groups, BLOCKS), THREADS]
     launch(team.px, x.data_ptr(), cells, sizes, *memory, permutation, *words, sent, received)
     if team.world > 1:
         blocks = min((team.world - 1) * groups, BLOCKS)
-        kernels.receive[blocks, THREADS](team.px, cells, sizes, *memory, *words, received)
+        kernels.receive_tokens[blocks, THREADS](team.px, cells, sizes, *memory, *words, received)
     return rows, routing_map, permutation, x.shape
