@@ -26,36 +26,47 @@ BLOCKS, THREADS = 128, 512
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
 
 
-def own_columns(result: torch.Tensor, team: Team) -> torch.Tensor:
-    """This rank's columns of a matrix whose columns the ranks share equally."""
-    width = result.shape[1] // team.world
-    return result[:, team.rank * width : (team.rank + 1) * width]
+def own_columns(result: torch.Tensor, team: Team, width: int | None = None, first: int | None = None) -> torch.Tensor:
+    """This rank's columns of a matrix: an equal share of them, or `width` columns from `first` on."""
+    width = result.shape[1] // team.world if width is None else width
+    start = team.rank * width if first is None else first
+    return result[:, start : start + width]
 
 
-def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
-    """Stores x [rows, width] as this rank's columns of `result` [rows, W * width] at all ranks, and waits for theirs.
+def push_columns(
+    x: torch.Tensor,
+    result: torch.Tensor,
+    team: Team,
+    first: int | None = None,
+    widest: int | None = None,
+    base: int = 0,
+    most_blocks: int = BLOCKS,
+) -> None:
+    """Stores x [rows, width] as this rank's columns of `result` at all ranks, and waits for theirs.
 
-    x: elements of 2 or 4 bytes that are adjacent within a row; it may be this rank's columns of the result themselves.
-    result: symmetric, contiguous. Only this call may use the first BLOCKS signal slots. Collective.
+    x: elements of 2, 4 or 8 bytes that are adjacent within a row; it may be this rank's columns of the result themselves.
+    result: symmetric, contiguous. first: this rank's first column; by default all ranks share the columns equally.
+    widest: columns of the rank that has most (by default this one's). base: the first of BLOCKS signal slots that only this call
+    uses. most_blocks: fewer leave multiprocessors to other kernels. Collective.
     """
-    mine = own_columns(result, team)
+    rows, width = x.shape
     if not result.is_cuda:
-        copy_columns(x, result, team)
+        copy_columns(x, result, team, first)
         team.barrier()
         return
-    rows, width = mine.shape
-    kernel = kernel_for(cuda.unit_of(result)).push
-    blocks = min(max(-(-rows * -(-width * result.element_size() // 16) // THREADS), 1), BLOCKS)
-    pitches = x.stride(0), result.stride(0)
-    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches)
+    mine = own_columns(result, team, width, first)
+    unit = cuda.unit_of(result)
+    words, each = -(-(widest or width) * result.element_size() // 16), result.element_size() // unit.itemsize
+    blocks = min(max(-(-rows * words // THREADS), 1), most_blocks, BLOCKS)
+    sizes = rows, width * each, x.stride(0) * each, result.stride(0) * each
+    kernel_for(unit).push[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), *sizes, base)
 
 
-def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
+def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team, first: int | None = None) -> None:
     """Does the same by copy engines, on the current stream, for some rows of a result, without a wait (see `stream_barrier`)."""
     if not x.numel():
         return
-    mine = own_columns(result, team)
-    places = team.peers(mine)
+    places = team.peers(own_columns(result, team, x.shape[1], first))
     for peer in (*team.order()[1:], team.rank):
         if places[peer].data_ptr() != x.data_ptr():
             copy_rows(places[peer], x)
