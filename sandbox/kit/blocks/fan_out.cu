@@ -1,4 +1,4 @@
-// The list (few, many): number 2t is the address of tensor t on rank 0, number 2t + 1 its length. y: the tensors one after
+// The list (few, many): number 2t is the address of tensor t on the root, number 2t + 1 its length. y: the tensors one after
 // another, symmetric. A word has 16 bytes; the last word of a tensor may have fewer elements, so that no word belongs to two
 // tensors.
 template <class T> struct Place { const T* from; T* to; i64 first, n; };
@@ -16,15 +16,16 @@ template <class T> static __device__ Place<T> place_of(const PxNumbers& few, con
 // a share it has sent. PIECE has numbers for up to 7 pieces a launch.
 #define PIECE(turn, count) (8 * (turn) + (count))
 extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, const i64* many, TYPE* y, int tensors, i64 words,
-        int pieces, u32 base, u32 most_blocks) {
+        int pieces, u32 base, u32 most_blocks, int root) {
     const u32 slot = base + blockIdx.x, passed = slot + most_blocks, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // the buffer of two launches ago may be written again on all ranks
     const i64 step = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const int helpers = max(px.world - 1, 1), helper = px.rank - 1, peer = px_thread();
+    const int helpers = max(px.world - 1, 1), peer = px_thread();
+    const int helper = (px.rank - root + px.world) % px.world - 1;  // -1: the root
     const i64 share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
     for (int piece = 0; piece < pieces; ++piece) {
         const i64 last = min((piece + 1) * length, share);
-        if (px.rank == 0) {
+        if (helper < 0) {
             for (int to = 0; to < helpers; ++to)
                 for (i64 i = piece * length + first; i < last; i += 4 * step) {
                     Place<TYPE> place[4];
@@ -37,29 +38,37 @@ extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, 
                     }
                     #pragma unroll
                     for (int k = 0; k < 4; ++k) {
-                        if (px.world > 1) px_st_part(px_at(px, to + 1, place[k].to), place[k].first, place[k].n, part[k]);
+                        TYPE* there = px_at(px, (root + 1 + to) % px.world, place[k].to);
+                        if (px.world > 1) px_st_part(there, place[k].first, place[k].n, part[k]);
                         px_st_part(place[k].to, place[k].first, place[k].n, part[k]);
                     }
                 }
             __syncthreads();
-            if (peer > 0 && peer < px.world) px_signal(px, peer, passed, PIECE(turn, piece + 1));
+            if (peer < px.world && peer != root) px_signal(px, peer, passed, PIECE(turn, piece + 1));
         } else if (helpers > 1) {
-            if (peer == 0) px_wait(px, 0, passed, PIECE(turn, piece + 1));
+            if (peer == 0) px_wait(px, root, passed, PIECE(turn, piece + 1));
             __syncthreads();  // this piece of this rank's share has arrived
-            for (i64 i = piece * length + first; i < last; i += step) {
-                const Place<TYPE> place = place_of(few, many, tensors, y, helper * share + i);
-                const uint4 part = px_ld_part(place.to, place.first, place.n);
+            for (i64 i = piece * length + first; i < last; i += 4 * step) {
+                Place<TYPE> place[4];
+                uint4 part[4];
+                #pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const i64 word = i + k * step;
+                    place[k] = place_of(few, many, tensors, y, word < last ? helper * share + word : words);
+                    part[k] = px_ld_part(place[k].to, place[k].first, place[k].n);
+                }
                 for (int away = 1; away < helpers; ++away) {
-                    const int to = 1 + (helper + away) % helpers;
-                    px_st_part(px_at(px, to, place.to), place.first, place.n, part);
+                    const int to = (root + 1 + (helper + away) % helpers) % px.world;
+                    #pragma unroll
+                    for (int k = 0; k < 4; ++k) px_st_part(px_at(px, to, place[k].to), place[k].first, place[k].n, part[k]);
                 }
             }
         }
     }
-    if (px.rank == 0) return;
+    if (helper < 0) return;
     __syncthreads();
     if (peer < px.world && peer != px.rank) {
-        if (peer > 0) px_signal(px, peer, passed, PIECE(turn, pieces));
+        if (peer != root) px_signal(px, peer, passed, PIECE(turn, pieces));
         px_wait(px, peer, passed, PIECE(turn, pieces));  // the peer's share has arrived
     }
 }

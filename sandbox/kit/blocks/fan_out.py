@@ -1,4 +1,4 @@
-"""Broadcast of a list of tensors from rank 0 into a flat symmetric buffer of every rank, in one launch.
+"""Broadcast of a list of tensors from one rank into a flat symmetric buffer of every rank, in one launch.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.fan_out import fan_out
@@ -6,7 +6,7 @@
     flat = symm.out(count, dtype, "weights", ring=2)
     fan_out([w1, b1, w2, b2], flat, symm.connect())        # flat: w1, b1, w2, b2 of rank 0, on every rank
 
-Rank 0 sends each byte once: every other rank receives a share and forwards it, piece by piece, to the rest.
+The root sends each byte once: every other rank receives a share and forwards it, piece by piece, to the rest.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,26 @@ LEAST = 4
 
 
 def fan_out(
-    tensors: Sequence[torch.Tensor], flat: torch.Tensor, team: Team, base: int = 0, most_blocks: int = BLOCKS
+    tensors: Sequence[torch.Tensor],
+    flat: torch.Tensor,
+    team: Team,
+    base: int = 0,
+    most_blocks: int = BLOCKS,
+    root: int = 0,
 ) -> None:
-    """Copies rank 0's tensors, one after another, into `flat` of every rank.
+    """Copies the root's tensors, one after another, into `flat` of every rank.
 
-    tensors: any shapes, one dtype; the same shapes on all ranks, of which only rank 0's values count. flat: symmetric, as many
+    tensors: any shapes, one dtype; the same shapes on all ranks, of which only the root's values count. flat: symmetric, as many
     elements, one of two buffers used in turn. base: the first of 2 * BLOCKS signal slots that only this call uses:
     launches that may run at the same time need separate slots. most_blocks: fewer leave multiprocessors to other
     kernels. Collective.
     """
     if not flat.is_cuda:
-        if team.rank == 0:
+        if team.rank == root:
             torch.cat([tensor.reshape(-1) for tensor in tensors], out=flat)
         team.barrier()
-        if team.rank:
-            flat.copy_(team.peers(flat)[0])
+        if team.rank != root:
+            flat.copy_(team.peers(flat)[root])
         return
     given = [tensor.contiguous() for tensor in tensors]
     few, many = tables.numbers([n for t in given for n in (t.data_ptr(), t.numel())], flat.device)
@@ -48,4 +53,4 @@ def fan_out(
     blocks = min(max(-(-words // (helpers * THREADS)), 1), most_blocks, BLOCKS)
     pieces = 1 if helpers == 1 else min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
     kernel = kernel_for(flat.dtype).fan_out[blocks, THREADS]
-    kernel(team.px, few, many, flat.data_ptr(), len(given), words, pieces, base, BLOCKS)
+    kernel(team.px, few, many, flat.data_ptr(), len(given), words, pieces, base, BLOCKS, root)
