@@ -202,7 +202,7 @@ def under_a_file_limit(rank: int, world: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 20, 48 << 20))
     read_peers(rank, world)
     with pytest.raises(errors.SymmetricMemoryError, match="heap is full"):
-        symm.empty((24 << 20,), torch.uint8)
+        symm.empty((40 << 20,), torch.uint8)
 
 
 def epochs_near_the_wrap(rank: int, world: int) -> None:
