@@ -13,7 +13,7 @@ SMALL = 1 << 19
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     """tensor [M, N] -> [M, N]: the elementwise sum over all ranks, on every rank."""
     if not tensor.is_cuda:
-        return summed(symm.stage(tensor))
+        return summed(symm.stage(tensor), symm.connect())
     team, tensor, nbytes = symm.connect(), tensor.contiguous(), tensor.nbytes
     if nbytes <= SMALL and tensor.dtype is torch.bfloat16 and tensor.numel() % 4 == 0:
         return example("allreduce_one_shot_cuda")(tensor)

@@ -10,7 +10,10 @@ import torch
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.columns import copy_columns, copy_rows, stream_barrier
 from sandbox.kit.blocks.columns import kernel_for as column_kernels
+from sandbox.kit.blocks.experts import activate
+from sandbox.kit.blocks.experts import kernel_for as gate_kernels
 from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
+from sandbox.kit.blocks.sums import summed as sum_of_peers
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(r"""
@@ -38,21 +41,6 @@ extern "C" __global__ void __launch_bounds__(512) gather_weights(Px px, const TY
     store(px, w3, all3 + px.rank * part, width, part, depth);
     px_turn_barrier(px, blockIdx.x, turn);  // all members' parts have arrived
 }
-// z = silu(u) * w, rounded once. u, w: [rows][width], rows `pitch` elements apart; z: [rows][width], rows z_pitch elements apart.
-extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
-        i64 z_pitch) {
-    const int each = 16 / sizeof(TYPE);
-    const u32 words = (width + each - 1) / each;
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += gridDim.x * blockDim.x) {
-        const i64 row = i / words, first = i % words * each;
-        float up[8], factor[8];
-        px_unpack<TYPE>(px_ld_part(u + row * pitch, first, width), up);
-        px_unpack<TYPE>(px_ld_part(w + row * pitch, first, width), factor);
-        #pragma unroll
-        for (int e = 0; e < each; ++e) up[e] = up[e] / (1 + expf(-up[e])) * factor[e];
-        px_st_part(z + row * z_pitch, first, width, px_pack<TYPE>(up));
-    }
-}
 // y = the sum of every member's partial in rank order, rounded once. partial: [n], symmetric; y: [n].
 extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* partial, TYPE* y, i64 n) {
     px_turn_barrier(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written their partial
@@ -77,7 +65,6 @@ extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* parti
 }
 """)
 BLOCKS, THREADS = 128, 512
-GATE_BLOCKS = 1056
 LARGE = 16 << 20
 """Bytes of a shard from which weights are gathered beside products."""
 CHUNKS = (1, 2, 4, 8, 17)
@@ -109,10 +96,11 @@ def solution(
     if x.is_cuda:  # before the ranks exchange: see `cuda.lazy`
         kernel_for(x.dtype)
         column_kernels(cuda.unit_of(x))
+        gate_kernels(x.dtype)
     depth, width = x.shape[1], w1.shape[1]
     z = x.new_empty((x.shape[0], width))
     if n_fsdp == 1:
-        write_gate(torch.mm(x, w1), torch.mm(x, w2), z)
+        activate(torch.mm(x, w1), torch.mm(x, w2), z)
         return summed(z, w3, tp)
     # Two of each are enough: a rank writes in call e+2 only after all members have begun call e+1.
     both = fsdp.out(2 * depth * width, x.dtype, "W1 and W2", ring=2)
@@ -151,7 +139,7 @@ def solution(
                 gather(number + 1)
             join(arrived[number])
         up, factor = torch.mm(x, part).chunk(2, dim=1)
-        write_gate(up, factor, z[:, edges[number] : edges[number + 1]])
+        activate(up, factor, z[:, edges[number] : edges[number + 1]])
     if is_piecewise:
         join(arrived[-1])
     return summed(z, all3, tp)
@@ -166,18 +154,6 @@ def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, t
             copy_rows(place, shard[:, low : low + columns])
 
 
-def write_gate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
-    """Writes silu(up) · factor to z, all [rows, columns]; up and factor have the same row stride."""
-    if not z.is_cuda:
-        z.copy_(torch.nn.functional.silu(up.float()) * factor)
-        return
-    rows, columns = z.shape
-    words = max(-(-rows * columns * z.element_size() // 16), 1)
-    launch = kernel_for(z.dtype).gate[min(-(-words // THREADS), GATE_BLOCKS), THREADS]
-    addresses = up.data_ptr(), factor.data_ptr(), z.data_ptr()
-    launch(*addresses, rows, columns, up.stride(0), z.stride(0))
-
-
 def summed(z: torch.Tensor, weight: torch.Tensor, tp: Team) -> torch.Tensor:
     """Returns the sum of z @ weight over the members of the TP group, in float32 and rounded once."""
     if tp.world == 1:
@@ -186,9 +162,7 @@ def summed(z: torch.Tensor, weight: torch.Tensor, tp: Team) -> torch.Tensor:
     partial = tp.out((z.shape[0], weight.shape[1]), z.dtype, "partial", ring=2)
     torch.mm(z, weight, out=partial)
     if not z.is_cuda:
-        peers = tp.peers(partial)
-        tp.barrier()
-        return torch.stack(peers).sum(dim=0, dtype=torch.float32).to(z.dtype)
+        return sum_of_peers(partial, tp)
     y = torch.empty_like(partial)
     words = max(-(-y.nbytes // 16), 1)
     launch = kernel_for(z.dtype).add_members[min(-(-words // THREADS), BLOCKS), THREADS]

@@ -35,17 +35,19 @@ extern "C" __global__ void __launch_bounds__(512) route_tokens(Px px, const TYPE
     }
     if (arrived) px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
-// gate becomes silu(gate) * up; both have n elements.
-extern "C" __global__ void __launch_bounds__(512) activate_gate(TYPE* gate, const TYPE* up, i64 n) {
+// z = silu(u) * w, rounded once; z may be u. u, w: [rows][width], rows `pitch` elements apart; z: [rows][width], rows z_pitch elements apart.
+extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
+        i64 z_pitch) {
     const int each = 16 / sizeof(TYPE);
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += (i64)gridDim.x * blockDim.x) {
-        const uint4 first = px_ld_part((const TYPE*)gate, i * each, n), second = px_ld_part(up, i * each, n);
-        float value[8], factor[8];
-        px_unpack<TYPE>(first, value);
-        px_unpack<TYPE>(second, factor);
+    const u32 words = (width + each - 1) / each;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += gridDim.x * blockDim.x) {
+        const i64 row = i / words, first = i % words * each;
+        float up[8], factor[8];
+        px_unpack<TYPE>(px_ld_part(u + row * pitch, first, width), up);
+        px_unpack<TYPE>(px_ld_part(w + row * pitch, first, width), factor);
         #pragma unroll
-        for (int e = 0; e < each; ++e) value[e] = value[e] / (1 + expf(-value[e])) * factor[e];
-        px_st_part(gate, i * each, n, px_pack<TYPE>(value));
+        for (int e = 0; e < each; ++e) up[e] = up[e] / (1 + expf(-up[e])) * factor[e];
+        px_st_part(z + row * z_pitch, first, width, px_pack<TYPE>(up));
     }
 }
 // out: [tokens][width], the sum over the owners of a token's weight times the owner's result. y: symmetric. pulled = 1: the

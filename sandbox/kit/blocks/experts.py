@@ -62,17 +62,23 @@ def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> to
     return out
 
 
+def activate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
+    """Writes silu(up) * factor to z, which may be `up`, all [rows, columns]; up and factor have the same row stride."""
+    if not z.is_cuda:
+        z.copy_(F.silu(up.float()) * factor)
+        return
+    blocks = min(max(-(-z.numel() * z.element_size() // (16 * THREADS)), 1), WANTED)
+    addresses = up.data_ptr(), factor.data_ptr(), z.data_ptr()
+    kernel_for(z.dtype).gate[blocks, THREADS](*addresses, *z.shape, up.stride(0), z.stride(0))
+
+
 def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
     """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once."""
     gate, up, down = mlp
     hidden, factor = (rows.new_empty((rows.shape[0], weight.shape[0])) for weight in (gate[0], up[0]))
     project(rows, gate, hidden)
     project(rows, up, factor)
-    if not rows.is_cuda:
-        hidden.copy_(F.silu(hidden.float()) * factor)
-    elif hidden.numel():
-        blocks = min(-(-hidden.nbytes // (16 * THREADS)), WANTED)
-        kernel_for(rows.dtype).activate_gate[blocks, THREADS](hidden, factor, hidden.numel())
+    activate(hidden, factor, hidden)
     project(hidden, down, out)
 
 

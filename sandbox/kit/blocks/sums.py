@@ -12,7 +12,7 @@ added a share.
 
 import torch
 
-from sandbox.kit import cuda, symm
+from sandbox.kit import cuda
 from sandbox.kit.blocks import cuda_text
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -64,24 +64,24 @@ def add_up(
     launch(team.px, x.data_ptr(), out.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)
 
 
-def summed(tensor: torch.Tensor) -> torch.Tensor:
+def summed(tensor: torch.Tensor, team: Team) -> torch.Tensor:
     """The sum of every CPU rank's symmetric tensor, in float32 and rounded once, in fresh memory. Collective."""
-    peers = symm.peers(tensor)
-    symm.barrier()
+    peers = team.peers(tensor)
+    team.barrier()
     if tensor.numel() <= ONE_SHOT:
         total = peers[0].to(torch.float32, copy=True)
         for peer in peers[1:]:
             total += peer
         return total.to(tensor.dtype)
-    part = -(-tensor.numel() // symm.world)
-    low = min(symm.rank * part, tensor.numel())
+    part = -(-tensor.numel() // team.world)
+    low = min(team.rank * part, tensor.numel())
     share = tensor.new_zeros(part, dtype=torch.float32)
     mine = share[: max(min(part, tensor.numel() - low), 0)]
-    for peer in symm.order():
+    for peer in team.order():
         mine += peers[peer].view(-1)[low : low + mine.numel()]
-    shares = symm.peers(symm.stage(share.to(tensor.dtype), "shares"))
-    symm.barrier()
-    result = tensor.new_empty(part * symm.world)
-    for peer in symm.order():
+    shares = team.peers(team.stage(share.to(tensor.dtype), "shares"))
+    team.barrier()
+    result = tensor.new_empty(part * team.world)
+    for peer in team.order():
         result[peer * part : (peer + 1) * part] = shares[peer]
     return result[: tensor.numel()].view(tensor.shape)
