@@ -5,22 +5,13 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import candidates
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
+from sandbox.kit.blocks.columns import push_columns
 
 SOURCE = (
     candidates.KEYS
     + r"""
 const int LIST = 1024, MOST = LIST / 2;
-// Stores this rank's queries at all ranks. x: n halves (two bytes each); y: the queries of all ranks, symmetric, this rank's from
-// `first` on.
-extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u16* y, i64 n, i64 first) {
-    const u32 turn = px_turn(px, blockIdx.x);
-    const i64 step = (i64)gridDim.x * blockDim.x * 8;
-    for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 8; i < n; i += step) {
-        const uint4 part = px_ld_part(x, i, n);
-        for (int peer = 0; peer < px.world; ++peer) px_st_part(px_at(px, peer, y) + first, i, n, part);
-    }
-    px_turn_barrier(px, blockIdx.x, turn);
-}
 // The whole block calls this: writes the k largest values of a row to `listed`, in descending order. An entry is a value's key,
 // followed by column_bits bits that are smaller for later columns, so all entries are different. The k-th largest of the threads'
 // maxima is a bound that at least k values reach, and few others. They are collected in a second pass over the row, which is
@@ -149,6 +140,7 @@ def solution(
     queries, team = test_features_rank.contiguous(), symm.team(group)
     on_gpu = queries.is_cuda and queries.dtype in cuda.FLOATS and 0 < max_k <= MOST_NEIGHBOURS
     if on_gpu:
+        column_kernels(cuda.unit_of(queries))
         kernel_for(queries.dtype)  # before the ranks exchange: see `cuda.lazy`
     counts = [count for (count,) in team.gather_numbers(queries.shape[0])]
     most, first = max(counts), [sum(counts[:rank]) for rank in range(team.world + 1)]
@@ -157,15 +149,13 @@ def solution(
     # Two buffers of each are enough: a rank stores for call e+2 after the barrier of call e+1.
     everyone = team.room(first[-1] * width, queries.dtype, "queries")
     boxes = team.room(team.world * most * max_k * 4, torch.int32, "candidates")
-    made, halves = kernel_for(queries.dtype), queries.element_size() // 2 * width
-    blocks = min(-(-most * halves // (8 * THREADS)), BLOCKS)  # the same on all ranks
-    given = queries.data_ptr(), everyone.data_ptr(), queries.shape[0] * halves, first[team.rank] * halves
-    made.spread[blocks, THREADS](team.px, *given)
-    found = everyone[: first[-1] * width].view(-1, width) @ train_features_rank_T
+    everyone = everyone[: first[-1] * width]
+    push_columns(queries.view(1, -1), everyone.view(1, -1), team, first[team.rank] * width, most * width)
+    found = everyone.view(-1, width) @ train_features_rank_T
     similarities = queries.new_empty(queries.shape[0], max_k)
     nearest = labels.new_empty(similarities.shape)
     sizes = columns, (columns - 1).bit_length(), max_k, most
-    launch = made.search_rows[min(most, BLOCKS), THREADS]
+    launch = kernel_for(queries.dtype).search_rows[min(most, BLOCKS), THREADS]
     launch(team.px, found, labels, boxes.data_ptr(), similarities, nearest, *sizes, first)
     return similarities, nearest
 

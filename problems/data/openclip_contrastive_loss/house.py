@@ -7,16 +7,10 @@ import torch.distributed as dist
 from torch.nn import functional
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
+from sandbox.kit.blocks.columns import push_columns
 
 kernel_for = cuda.lazy(r"""
-// Stores this rank's n elements of text at all ranks. texts: [W (senders)][n], symmetric.
-extern "C" __global__ void __launch_bounds__(512) send_texts(Px px, const TYPE* text, TYPE* texts, i64 n) {
-    const u32 turn = px_turn(px, blockIdx.x);
-    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
-    for (int away = 1; away <= px.world; ++away)
-        px_move(px_at(px, (px.rank + away) % px.world, texts) + px.rank * n, text, n, first, step);
-    px_turn_barrier(px, blockIdx.x, turn);
-}
 // Returns log(1 + exp(z)). Far from 0 a series replaces the logarithm, which is slower. Nearly all pairs are far below 0.
 static __device__ float softplus(float z) {
     const float e = expf(-fabsf(z));
@@ -109,24 +103,27 @@ def on_gpus(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, 
     """
     (rows, width), dtype = image.shape, image.dtype
     kernel = kernel_for(dtype)
+    column_kernels(cuda.unit_of(text))  # before the ranks exchange: see `cuda.lazy`
     small = rows * rows * team.world * image.element_size() <= CHUNK
     blocks_of_text: list[tuple[torch.Tensor, int]] = [(text, 0)]
     here = arrives = None
     if team.world > 1:
         texts = team.out((team.world, rows, width), dtype, "texts", ring=2)
-        words = -(-text.numel() * text.element_size() // 16)
-        launch = kernel.send_texts[min(-(-words // 512), SENDING_BLOCKS), 2 * THREADS]
+
+        def send() -> None:
+            push_columns(text.view(1, -1), texts.view(1, -1), team, most_blocks=SENDING_BLOCKS)
+
         if small:
             blocks_of_text = [(texts.view(-1, width), team.rank * rows)]
         else:
             blocks_of_text += [(texts[peer], -1) for peer in team.order()[1:]]
         if small or BESIDE is None:
-            launch(team.px, text, texts.data_ptr(), text.numel())
+            send()
         else:
             here, arrives = torch.cuda.current_stream(), torch.cuda.Event()
             BESIDE.wait_stream(here)
             with torch.cuda.stream(BESIDE):
-                launch(team.px, text, texts.data_ptr(), text.numel())
+                send()
                 arrives.record()
     height = rows if small else max(min(CHUNK // (rows * image.element_size()), rows), 1)
     chunks = -(-rows // height)

@@ -15,19 +15,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.columns import kernel_for as column_kernels
+from sandbox.kit.blocks.columns import push_columns
 
 kernel_for = cuda.lazy(r"""
-// Sends the first `kept` elements of each row of z [batch][all] to latents [W][batch][kept] of all ranks, symmetric.
-extern "C" __global__ void __launch_bounds__(512) share_latents(Px px, const TYPE* z, TYPE* latents, i64 batch, i64 kept,
-        i64 all) {
-    const u32 turn = px_turn(px, blockIdx.x);
-    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
-    for (i64 i = 0; i < batch * px.world; ++i) {
-        const i64 b = i / px.world, peer = (px.rank + i) % px.world;
-        px_move(px_at(px, (int)peer, latents) + (px.rank * batch + b) * kept, z + b * all, kept, first, step);
-    }
-    px_turn_barrier(px, blockIdx.x, turn);  // the latents of all ranks have arrived
-}
 // A position on an axis of the video, as Axis.places lists it: a tile, the two latents to interpolate between, and the weight
 // `part` of the second; then the same of the tile before. rising: this tile's weight when both are cross-faded; 1: no cross-fade.
 struct Place { int tile, low, high, low_before, high_before; float part, rising, part_before; };
@@ -212,9 +203,9 @@ def solution(
     kept, apart, latents = z[0, :channels].numel(), z[0].numel(), z
     if world > 1:
         team = symm.team(group)
+        column_kernels(cuda.unit_of(z))  # before the ranks exchange: see `cuda.lazy`
         latents = team.out((world, batch, kept), z.dtype, "latents", ring=2)
-        blocks = min(-(-kept * z.element_size() // (16 * 512)), 128)
-        kernels.share_latents[blocks, 4 * THREADS](team.px, z, latents, batch, kept, apart)
+        push_columns(z.view(batch, -1)[:, :kept], latents[team.rank], team, 0)
         apart = kept
     lines = min(batch * shape[0] * shape[1], BLOCKS)
     given = [table.data_ptr() for table in tables(axes, world, z.device)]
