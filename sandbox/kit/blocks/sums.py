@@ -77,11 +77,11 @@ def summed(tensor: torch.Tensor, team: Team) -> torch.Tensor:
     low = min(team.rank * part, tensor.numel())
     share = tensor.new_zeros(part, dtype=torch.float32)
     mine = share[: max(min(part, tensor.numel() - low), 0)]
-    for peer in team.order():
-        mine += peers[peer].view(-1)[low : low + mine.numel()]
+    for other in team.order():
+        mine += peers[other].view(-1)[low : low + mine.numel()]
     shares = team.peers(team.stage(share.to(tensor.dtype), "shares"))
     team.barrier()
     result = tensor.new_empty(part * team.world)
-    for peer in team.order():
-        result[peer * part : (peer + 1) * part] = shares[peer]
+    for other in team.order():
+        result[other * part : (other + 1) * part] = shares[other]
     return result[: tensor.numel()].view(tensor.shape)
