@@ -6,7 +6,6 @@ A counter of energy steps only at long intervals, so it is read often.
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,14 +28,8 @@ class GpuPower(msgspec.Struct, frozen=True):
     """Why there is no power; empty if there is."""
 
 
-class Step(NamedTuple):
-    """A step of a counter. Seconds on the monotonic clock."""
-
-    after: float
-    """Time of the last read before it."""
-    at: float
-    """Time of the first read after it."""
-    millijoules: int
+Step = tuple[float, float, int]
+"""A step of a counter: the times of the last read before it and of the first after it on the monotonic clock, millijoules."""
 
 
 class EnergyReader:
@@ -71,7 +64,7 @@ class EnergyReader:
                     now = _millijoules(gpu)
                     seen = time.monotonic()
                     if now is not None and now != last[at][1]:
-                        self._steps[at].append(Step(last[at][0], seen, now))
+                        self._steps[at].append((last[at][0], seen, now))
                     last[at] = (seen, now)
         except NvmlMissing as missing:
             self._why = [str(missing)] * len(self._gpus)
@@ -93,10 +86,9 @@ def power(steps: Sequence[Step], seconds: float, why: str = "") -> GpuPower:
     if len(steps) < LEAST_STEPS:
         times = "once" if len(steps) == 1 else f"{len(steps)} times"
         return GpuPower(missing=f"no energy: {seconds:.2f} s are too short, the counter stepped {times}")
-    first, last = steps[0], steps[-1]
-    span = last.at - first.at
-    unsure = max(first.at - first.after, last.at - last.after)
-    return GpuPower((last.millijoules - first.millijoules) / 1e3 / span, unsure / span)
+    (before, begin, low), (after, end, high) = steps[0], steps[-1]
+    span, unsure = end - begin, max(begin - before, end - after)
+    return GpuPower((high - low) / 1e3 / span, unsure / span)
 
 
 NVLINK_TX, NVLINK_RX = 138, 139

@@ -157,11 +157,8 @@ class Outline:
         return [view(memory, offset, shape, dtype) for offset, shape, dtype in self._places]
 
 
-class _Nothing:
-    """Matches no value."""
-
-
-_NOTHING = _Nothing()
+_NOTHING = object()
+"""Matches no value."""
 
 
 class _Expected(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from made_kernels import MadeKernel, noisy
 from made_machine import MadeGpu, MadeMachine
 
-from sandbox.machine.gpu_counters import EnergyReader, GpuPower, Step, power
+from sandbox.machine.gpu_counters import EnergyReader, GpuPower, power
 from sandbox.machine.nvml import NvmlMissing
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.messages import ChooseBatch
@@ -80,7 +80,7 @@ def test_cpu_ranks_have_no_counter() -> None:
 
 
 def test_power_is_between_first_step_and_last() -> None:
-    steps = [Step(0.995, 1.0, 1_000_000), Step(1.09, 1.1, 1_050_000), Step(1.19, 1.2, 1_100_000)]
+    steps = [(0.995, 1.0, 1_000_000), (1.09, 1.1, 1_050_000), (1.19, 1.2, 1_100_000)]
     found = power(steps, 0.3)
     assert found.watts == pytest.approx(500.0)
     assert found.error == pytest.approx(0.05)
