@@ -6,7 +6,6 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 from problems.shared.inputs.dense import finite_bits
-from problems.shared.inputs.routing import even_splits
 
 HOT = 4.0
 
@@ -23,7 +22,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         if m % world:
             raise SizesRefused(f"upstream's equal splits need {world} ranks to divide M={m}")
-        counts = torch.tensor([even_splits(m, world)] * world, device=device)
+        counts = torch.full((world, world), m // world, device=device)
         return {"local_tensor": setting.randn(m, setting.sizes.N), "counts": counts}
     share = 1 / (1 + setting.rand(world, world, shared=True, dtype=torch.float32).argsort(dim=1).to(torch.float64))
     index = torch.arange(world, device=device)

@@ -4,16 +4,8 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting, SizesRefused
-from problems.shared.inputs.routing import (
-    count_per_expert,
-    even_chunks,
-    even_splits,
-    one_hot_mask,
-    skewed_choices,
-    splits_of,
-    uniform_choices,
-)
+from problems.setting import RankSetting
+from problems.shared.inputs.routing import dispatch, one_hot_mask
 
 READ_BY_ARGUMENTS = ("input_splits", "output_splits")
 
@@ -24,20 +16,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     Meaningful: skewed routing with an empty expert, splits counted from it, weights in (0, 1) that do not sum to 1.
     Upstream's: uniform routing, equal cuts that have nothing to do with it, weights that sum to 1.
     """
-    s, world = setting.sizes, setting.world
-    if s.E % world or s.K > s.E:
-        raise SizesRefused(f"{world} ranks must divide E={s.E} experts, and K={s.K} may not exceed E")
+    s, (choices, send, receive, arriving) = setting.sizes, dispatch(setting)
     if setting.distribution == "upstream":
-        if s.K * s.M % world:
-            raise SizesRefused(f"upstream's equal splits need {world} ranks to divide K·M={s.K * s.M}")
-        choices = uniform_choices(setting, s.M, s.E, s.K)
-        send = receive = torch.tensor(even_splits(s.K * s.M, world), device=setting.device)
-        arriving = even_chunks(s.K * s.M, s.E, setting.device).view(world, -1)
         weights = setting.randn(s.M, s.K).softmax(dim=1)
     else:
-        everyone = skewed_choices(setting, s.M, s.E, s.K)
-        choices = everyone[setting.rank]
-        send, receive, arriving = splits_of(count_per_expert(everyone, s.E), setting.rank)
         weights = (setting.rand(s.M, s.K, dtype=torch.float32) * 0.9 + 0.05).to(setting.dtype)
     routing_map = one_hot_mask(choices, s.E, torch.bool).any(dim=1)
     return {

@@ -4,16 +4,8 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting, SizesRefused
-from problems.shared.inputs.routing import (
-    count_per_expert,
-    even_chunks,
-    even_splits,
-    one_hot_mask,
-    skewed_choices,
-    splits_of,
-    uniform_choices,
-)
+from problems.setting import RankSetting
+from problems.shared.inputs.routing import dispatch, one_hot_mask
 
 READ_BY_ARGUMENTS = ("input_splits", "output_splits")
 
@@ -24,19 +16,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     Meaningful: skewed routing with an empty expert, splits counted from it. Upstream's: uniform routing, and equal cuts that
     have nothing to do with it.
     """
-    s, world = setting.sizes, setting.world
-    if s.E % world or s.K > s.E:
-        raise SizesRefused(f"{world} ranks must divide E={s.E} experts, and K={s.K} may not exceed E")
-    if setting.distribution == "upstream":
-        if s.K * s.M % world:
-            raise SizesRefused(f"upstream's equal splits need {world} ranks to divide K·M={s.K * s.M}")
-        choices = uniform_choices(setting, s.M, s.E, s.K)
-        send = receive = torch.tensor(even_splits(s.K * s.M, world), device=setting.device)
-        arriving = even_chunks(s.K * s.M, s.E, setting.device).view(world, -1)
-    else:
-        everyone = skewed_choices(setting, s.M, s.E, s.K)
-        choices = everyone[setting.rank]
-        send, receive, arriving = splits_of(count_per_expert(everyone, s.E), setting.rank)
+    s, (choices, send, receive, arriving) = setting.sizes, dispatch(setting)
     return {
         "hidden_states": setting.randn(s.M, s.N),
         "expert_mask": one_hot_mask(choices, s.E, torch.float32),

@@ -5,7 +5,26 @@ Experts lie contiguously on the ranks of a group of W: with E experts, rank g ow
 
 import torch
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, SizesRefused
+
+
+def dispatch(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(this rank's choices [M, K], then the three splits as `splits_of` gives them).
+
+    Meaningful: skewed routing with an empty expert, splits counted from it. Upstream's: uniform routing, and equal cuts that have
+    nothing to do with it.
+    """
+    s, world = setting.sizes, setting.world
+    if s.E % world or s.K > s.E:
+        raise SizesRefused(f"{world} ranks must divide E={s.E} experts, and K={s.K} may not exceed E")
+    if setting.distribution != "upstream":
+        everyone = skewed_choices(setting, s.M, s.E, s.K)
+        return everyone[setting.rank], *splits_of(count_per_expert(everyone, s.E), setting.rank)
+    if s.K * s.M % world:
+        raise SizesRefused(f"upstream's equal splits need {world} ranks to divide K·M={s.K * s.M}")
+    cut = torch.full((world,), s.K * s.M // world, device=setting.device)
+    arriving = even_chunks(s.K * s.M, s.E, setting.device).view(world, -1)
+    return uniform_choices(setting, s.M, s.E, s.K), cut, cut, arriving
 
 
 def skewed_choices(setting: RankSetting, tokens: int, experts: int, top_k: int) -> torch.Tensor:
@@ -59,12 +78,6 @@ def splits_of(counts: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tens
     table = counts.view(world, world, -1)  # source, owner, local expert
     arriving = table[:, rank].contiguous()
     return table[rank].sum(dim=1), arriving.sum(dim=1), arriving
-
-
-def even_splits(total: int, parts: int) -> list[int]:
-    """total // parts each, the remainder added to the last."""
-    share = total // parts
-    return [share] * (parts - 1) + [total - share * (parts - 1)]
 
 
 def even_chunks(total: int, parts: int, device: torch.device) -> torch.Tensor:
