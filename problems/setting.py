@@ -71,3 +71,9 @@ class RankSetting:
     def replace(self, **changes: Any) -> "RankSetting":
         """A copy with some fields changed."""
         return RankSetting(**{**self.__dict__, **changes})
+
+
+def grid(world: int, width: int, inner: str, outer: str) -> dict[str, list[list[int]]]:
+    """A `layout` of two kinds of groups: rows of `width` consecutive ranks, and columns of ranks that are `width` apart."""
+    rows = [list(range(first, first + width)) for first in range(0, world, width)]
+    return {inner: rows, outer: [list(range(first, world, width)) for first in range(width)]}

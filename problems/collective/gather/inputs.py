@@ -3,19 +3,14 @@
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.inputs.dense import finite_bits, root
+from problems.shared.inputs.dense import finite_bits, ranked, root
 
 READ_BY_ARGUMENTS = ("dst",)
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: random finite bit patterns (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
-    m, n = setting.sizes.M, setting.sizes.N
-    if setting.distribution == "upstream":
-        tensor = torch.full((m, n), setting.rank + 1, dtype=setting.dtype, device=setting.device)
-    else:
-        tensor = finite_bits(setting, m, n)
-    return {"tensor": tensor, "dst": root(setting)}
+    return {"tensor": ranked(setting, finite_bits, setting.sizes.M, setting.sizes.N), "dst": root(setting)}
 
 
 def capacity(setting: RankSetting) -> int:

@@ -3,16 +3,11 @@
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.inputs.dense import root
+from problems.shared.inputs.dense import ranked, root
 
 READ_BY_ARGUMENTS = ("dst",)
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: N(0, 1) (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
-    m, n = setting.sizes.M, setting.sizes.N
-    if setting.distribution == "upstream":
-        tensor = torch.full((m, n), setting.rank + 1, dtype=setting.dtype, device=setting.device)
-    else:
-        tensor = setting.randn(m, n)
-    return {"tensor": tensor, "dst": root(setting)}
+    return {"tensor": ranked(setting, RankSetting.randn, setting.sizes.M, setting.sizes.N), "dst": root(setting)}

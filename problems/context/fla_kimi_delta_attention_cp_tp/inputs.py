@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, grid
 from problems.shared.delta_rule import louder
 
 
@@ -14,10 +14,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     """
     if world < 4 or world % 2:
         return {}
-    return {
-        "tp": [[first, first + 1] for first in range(0, world, 2)],
-        "cp": [list(range(start, world, 2)) for start in (0, 1)],
-    }
+    return grid(world, 2, "tp", "cp")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

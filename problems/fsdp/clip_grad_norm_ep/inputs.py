@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, grid
 from problems.shared.inputs.few_large import enlarge_few
 
 READ_BY_ARGUMENTS = ("max_norm",)
@@ -17,10 +17,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     experts = max(1, world // 2)
     if experts == 1 or world % experts:
         return {"ep": [], "ep_fsdp": []}
-    return {
-        "ep": [list(range(start, start + experts)) for start in range(0, world, experts)],
-        "ep_fsdp": [list(range(expert, world, experts)) for expert in range(experts)],
-    }
+    return grid(world, experts, "ep", "ep_fsdp")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

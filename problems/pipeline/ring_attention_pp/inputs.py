@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, grid
 from problems.shared.ring import draw_mode, draw_projections, read_mode
 
 READ_BY_ARGUMENTS = ("mode",)
@@ -12,11 +12,7 @@ READ_BY_ARGUMENTS = ("mode",)
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """rank = p·cp + c with pp = min(2, W) stages."""
-    cp = world // min(2, world)
-    return {
-        "cp": [list(range(first, first + cp)) for first in range(0, world, cp)],
-        "pp": [list(range(c, world, cp)) for c in range(cp)],
-    }
+    return grid(world, world // min(2, world), "cp", "pp")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -2,6 +2,8 @@
 granted.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from problems.setting import RankSetting
@@ -25,3 +27,10 @@ def root(setting: RankSetting) -> torch.Tensor:
     """The root of this iteration, [1] int64: another rank from trial to trial; upstream's is always rank 0."""
     chosen = 0 if setting.upstream_arguments else setting.trial % setting.world
     return torch.tensor([chosen], dtype=torch.int64, device=setting.device)
+
+
+def ranked(setting: RankSetting, drawn: Callable[..., torch.Tensor], *shape: int) -> torch.Tensor:
+    """drawn(setting, *shape), such as `RankSetting.randn`; upstream's own distribution is the constant rank + 1."""
+    if setting.distribution == "upstream":
+        return torch.full(shape, setting.rank + 1, dtype=setting.dtype, device=setting.device)
+    return drawn(setting, *shape)

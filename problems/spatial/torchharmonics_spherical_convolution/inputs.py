@@ -4,16 +4,12 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting, SizesRefused
+from problems.setting import RankSetting, SizesRefused, grid
 
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """rank = p * az + a: azimuth groups are az neighbours, polar groups the ranks with equal a."""
-    az = 2 if world % 2 == 0 else 1
-    return {
-        "azimuth": [list(range(start, start + az)) for start in range(0, world, az)],
-        "polar": [list(range(a, world, az)) for a in range(az)],
-    }
+    return grid(world, 2 if world % 2 == 0 else 1, "azimuth", "polar")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

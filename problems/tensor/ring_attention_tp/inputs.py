@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import RankSetting, SizesRefused
+from problems.setting import RankSetting, SizesRefused, grid
 from problems.shared.ring import draw_mode, draw_projections, read_mode
 
 READ_BY_ARGUMENTS = ("mode",)
@@ -12,11 +12,7 @@ READ_BY_ARGUMENTS = ("mode",)
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """rank = c·tp + t with tp = min(2, W)."""
-    tp = min(2, world)
-    return {
-        "tp": [list(range(first, first + tp)) for first in range(0, world, tp)],
-        "cp": [list(range(t, world, tp)) for t in range(tp)],
-    }
+    return grid(world, min(2, world), "tp", "cp")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
