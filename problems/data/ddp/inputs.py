@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.mlp import (
+from problems.shared.inputs.training_step import (
     draw_batch,
     draw_moments,
     draw_parameters,
@@ -13,8 +13,8 @@ from problems.shared.mlp import (
     gradient_scale,
     hyperparameters,
     shapes,
-    split,
 )
+from problems.shared.mlp import split
 
 NAMES = ("W1", "b1", "W2", "b2")
 

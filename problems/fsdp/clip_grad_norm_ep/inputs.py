@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, grid
-from problems.shared.inputs.few_large import enlarge_few
+from problems.shared.inputs.dense import enlarge_few
 
 READ_BY_ARGUMENTS = ("max_norm",)
 

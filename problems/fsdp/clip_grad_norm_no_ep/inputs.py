@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.inputs.few_large import enlarge_few
+from problems.shared.inputs.dense import enlarge_few
 
 LARGEST = 6
 

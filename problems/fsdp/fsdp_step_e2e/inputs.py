@@ -5,8 +5,16 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.inputs.zero import require_equal_slices
-from problems.shared.mlp import draw_batch, draw_moments, draw_parameters, draw_step, flatten, gradient_scale, shapes
+from problems.shared.inputs.training_step import (
+    draw_batch,
+    draw_moments,
+    draw_parameters,
+    draw_step,
+    gradient_scale,
+    require_equal_slices,
+    shapes,
+)
+from problems.shared.mlp import flatten
 
 READ_BY_ARGUMENTS = ("step",)
 

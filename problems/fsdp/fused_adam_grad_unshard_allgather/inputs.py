@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.mlp import draw_moments, draw_step, hyperparameters, unit
+from problems.shared.inputs.training_step import draw_moments, draw_step, hyperparameters, unit
 
 READ_BY_ARGUMENTS = ("step",)
 

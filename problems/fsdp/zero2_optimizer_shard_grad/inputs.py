@@ -1,6 +1,6 @@
 """Inputs of problem 42: a batch slice, parameters on rank 0, this rank's slice of Adam's state."""
 
-from problems.shared.inputs.zero import arguments, draw
+from problems.shared.inputs.training_step import arguments, draw
 
 __all__ = ["arguments", "draw"]
 

@@ -1,12 +1,13 @@
-"""Inputs of the plain collectives: values that show every lost bit, and a root that cannot be taken for
-granted.
-"""
+"""Dense inputs: values that show every lost bit or element, and a root that cannot be taken for granted."""
 
+import math
 from collections.abc import Callable
 
 import torch
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, SizesRefused
+
+LARGE = 16
 
 
 def finite_bits(setting: RankSetting, *shape: int) -> torch.Tensor:
@@ -34,3 +35,25 @@ def ranked(setting: RankSetting, drawn: Callable[..., torch.Tensor], *shape: int
     if setting.distribution == "upstream":
         return torch.full(shape, setting.rank + 1, dtype=setting.dtype, device=setting.device)
     return drawn(setting, *shape)
+
+
+def enlarge_few(tensor: torch.Tensor, setting: RankSetting) -> None:
+    """Replaces LARGE elements of a tensor [...] ~ N(0, 1), at random places, by values that have half of the square sum.
+
+    Own random numbers. In short ranges of exponents the values are smaller, so that 64 of them still fit.
+    """
+    size = min(math.sqrt(tensor.numel() / LARGE), torch.finfo(tensor.dtype).max / 128)
+    values = setting.rand(LARGE, dtype=torch.float32) - 0.5
+    values = (values + values.sign() / 2) * size * 1.3
+    tensor.view(-1)[setting.randint(0, tensor.numel(), (LARGE,))] = values.to(tensor.dtype)
+
+
+def draw_gathered(setting: RankSetting) -> dict[str, torch.Tensor]:
+    """Factors of a product whose left one is spread over the ranks by columns, both N(0, 1), as upstream draws them.
+
+    A_local [M, K/W] and B [K, N], every rank with a B of its own.
+    """
+    s = setting.sizes
+    if s.K % setting.world:
+        raise SizesRefused(f"K={s.K} does not divide by {setting.world} ranks: choose a multiple of {setting.world}")
+    return {"A_local": setting.randn(s.M, s.K // setting.world), "B": setting.randn(s.K, s.N)}

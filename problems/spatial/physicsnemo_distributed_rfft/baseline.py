@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from problems.shared.fourier import exchange_blocks
+from problems.shared.ulysses import reshard
 
 
 @torch.no_grad()
@@ -21,7 +21,7 @@ def solution(
     """
     whole, sharded = (axis % x.dim() for axis in dim)
     half_done = torch.fft.fft(x, n=s[0], dim=whole, norm=norm)
-    rows = exchange_blocks(half_done, split=whole, join=sharded, group=group)
+    rows = torch.view_as_complex(reshard(torch.view_as_real(half_done), whole, sharded, group))
     length = s[1] if s[1] is not None else rows.shape[sharded]
     spectrum = torch.fft.fft(rows, n=length, dim=sharded, norm=norm)
     return spectrum.narrow(sharded, 0, length // 2 + 1).contiguous()
