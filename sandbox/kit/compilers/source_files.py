@@ -40,12 +40,12 @@ class SourceText(NamedTuple):
     def readable(self) -> Iterator[None]:
         """A CompileError of this block has the file's base name, and a line if it is in the calling Python file."""
         try:
-            with readable(self.path):
-                yield
+            yield
         except CompileError as error:
             # An error in a header has a line of the header.
             is_own = not self.in_file and error.message.startswith((f"{os.path.basename(self.path)}:", "<source>:"))
-            raise CompileError(error.message, error.line if is_own else None, error.text) from None
+            text = error.text.replace(_escaped(self.path), os.path.basename(self.path))
+            raise CompileError(error.message, error.line if is_own else None, text) from None
 
 
 def read(source: str | os.PathLike[str], frame: FrameType) -> SourceText:
@@ -115,16 +115,6 @@ def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
         out.append(line)
         expected = number + 1
     return "\n".join(out), path
-
-
-@contextmanager
-def readable(path: str) -> Iterator[None]:
-    """In a CompileError of this block, the compiler's output has the base name of the caller's file."""
-    try:
-        yield
-    except CompileError as error:
-        text = error.text.replace(_escaped(path), os.path.basename(path))
-        raise CompileError(error.message, error.line, text) from None
 
 
 def _escaped(path: str) -> str:
