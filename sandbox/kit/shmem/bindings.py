@@ -8,7 +8,6 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable
-from typing import Any
 
 from sandbox.kit.errors import BackendError
 from sandbox.machine import nvshmem_package
@@ -22,39 +21,18 @@ INITIALISED = 2
 """From this value of nvshmemx_init_status on, NVSHMEM is initialised."""
 
 
-class UniqueId(ctypes.Structure):
-    """nvshmemx_uniqueid_t."""
-
-    _fields_ = (("version", ctypes.c_int32), ("internal", ctypes.c_char * 124))
-
-
-class UniqueIdArguments(ctypes.Structure):
-    """nvshmemx_uniqueid_args_t."""
-
-    _fields_ = (
-        ("version", ctypes.c_int32),
-        ("id", ctypes.POINTER(UniqueId)),
-        ("myrank", ctypes.c_int32),
-        ("nranks", ctypes.c_int32),
-    )
+IDENTITY = {0: 128}
+"""nvshmemx_uniqueid_t: its version at this offset, and its size in bytes."""
+ATTRIBUTES = {0: 144, 16: 128, 24: 24}
+"""nvshmemx_init_attr_t: itself, and within it nvshmemx_init_args_t and nvshmemx_uniqueid_args_t: each one's offset and size."""
 
 
-class Arguments(ctypes.Structure):
-    """nvshmemx_init_args_t."""
-
-    _fields_ = (("version", ctypes.c_int32), ("uid_args", UniqueIdArguments), ("content", ctypes.c_char * 96))
-
-
-class Attributes(ctypes.Structure):
-    """nvshmemx_init_attr_t."""
-
-    _fields_ = (("version", ctypes.c_int32), ("mpi_comm", ctypes.c_void_p), ("args", Arguments))
-
-
-def versioned(struct: Any) -> Any:
-    """A struct of version 1 with its version and size in its first field, as NVSHMEM checks them."""
-    struct.version = _VERSION_1 + ctypes.sizeof(struct)
-    return struct
+def versioned(structs: dict[int, int]) -> "ctypes.Array[ctypes.c_char]":
+    """Zeros for the first of these structs. Each has version 1 and its size in its first field, as NVSHMEM checks them."""
+    memory = ctypes.create_string_buffer(structs[0])
+    for offset, size in structs.items():
+        ctypes.c_int32.from_buffer(memory, offset).value = _VERSION_1 + size
+    return memory
 
 
 class Library:
@@ -103,13 +81,11 @@ class Library:
             "NVSHMEM_MAX_MEMORY_PER_GPU": str(most),
             "NVSHMEM_CUMEM_GRANULARITY": str(_GRANULE),
         }
-        identity = versioned(UniqueId())
+        identity = versioned(IDENTITY)
         if rank == 0:
             self._require("nvshmemx_get_uniqueid", ctypes.byref(identity))
-        identity = UniqueId.from_buffer_copy(share(bytes(identity) if rank == 0 else None))
-        attributes = versioned(Attributes())
-        versioned(attributes.args)
-        versioned(attributes.args.uid_args)
+        identity.raw = share(identity.raw if rank == 0 else None)
+        attributes = versioned(ATTRIBUTES)
         both = (ctypes.byref(identity), ctypes.byref(attributes))
         self._require("nvshmemx_set_attr_uniqueid_args", rank, world, *both)
         self._require("nvshmemx_hostlib_init_attr", _BY_UNIQUE_ID, ctypes.byref(attributes))
