@@ -9,6 +9,7 @@ limits a little above the caps (profiles.py).
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.jail import cgroup
@@ -112,25 +113,14 @@ def _too_much_on_disk(folder: Path, pids: list[int]) -> str:
     bytes_, files = 0, 0
     seen: set[tuple[int, int]] = set()
 
-    def add(facts: os.stat_result) -> None:
-        nonlocal bytes_
-        if (facts.st_dev, facts.st_ino) not in seen:
-            seen.add((facts.st_dev, facts.st_ino))
-            bytes_ += facts.st_blocks * 512
-
     for path, folders, names in os.walk(folder):
         files += len(folders) + len(names)
         for name in names:
             with contextlib.suppress(OSError):
-                add(os.lstat(f"{path}/{name}"))
+                bytes_ += _new_bytes(os.lstat(f"{path}/{name}"), seen)
         if files > MOST_FILES:
             return f"the ranks made more than {MOST_FILES} files"
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    if os.readlink(entry.path).startswith(f"{folder}/"):
-                        add(os.stat(entry.path))
+    bytes_ += sum(_new_bytes(facts, seen) for pid in pids for facts in _opened(pid, f"{folder}/"))
     if bytes_ > TMPFS_BYTES:
         return f"the ranks' files take {bytes_ >> 20} MiB, more than the {TMPFS_BYTES >> 20} MiB a world may have"
     return ""
@@ -161,7 +151,7 @@ def held_bytes(pids: list[int], private: tuple[str, ...] = ()) -> int:
                 continue
             own += sizes.get("Pss", 0) - sizes.get("Pss_Shmem", 0)
             shared += sizes.get("Pss_Shmem", 0)
-            unmapped += _memory_files(pid, seen) + _shared_memory(pid, seen)
+            unmapped += sum(_new_bytes(facts, seen) for facts in _opened(pid, "/memfd:")) + _shared_memory(pid, seen)
     unmapped += _files_bytes(pids, private)
     return own + max(shared, unmapped)
 
@@ -171,17 +161,22 @@ def _rollup(pid: int) -> dict[str, int]:
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
 
 
-def _memory_files(pid: int, seen: set[tuple[int, int]]) -> int:
-    total = 0
+def _opened(pid: int, prefix: str) -> Iterator[os.stat_result]:
+    """The files that a process has open and whose names begin like this."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                if os.readlink(entry.path).startswith("/memfd:"):
-                    facts = os.stat(entry.path)
-                    if (facts.st_dev, facts.st_ino) not in seen:
-                        seen.add((facts.st_dev, facts.st_ino))
-                        total += facts.st_blocks * 512
-    return total
+                if os.readlink(entry.path).startswith(prefix):
+                    yield os.stat(entry.path)
+
+
+def _new_bytes(facts: os.stat_result, seen: set[tuple[int, int]]) -> int:
+    """The bytes of a file that was not seen yet."""
+    file = (facts.st_dev, facts.st_ino)
+    if file in seen:
+        return 0
+    seen.add(file)
+    return facts.st_blocks * 512
 
 
 def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
