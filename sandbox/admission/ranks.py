@@ -1,16 +1,16 @@
 """Runs a function on W forked ranks with a gloo process group, without jail, arenas and clock."""
 
 import gc
-import io
 import multiprocessing
 import os
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -43,71 +43,51 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
         RankFailed: a rank raised, died or did not finish in time.
     """
     context = multiprocessing.get_context("fork")
-    ranks = []
-    found: dict[int, Found] = {}
-    waiting: dict[Connection, int] = {}
     deadline = time.monotonic() + timeout
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        results = [Path(folder, f"result{rank}") for rank in range(world)]
+        ranks: list[BaseProcess] = []
         try:
             for rank in range(world):
-                receiving, sending = context.Pipe(duplex=False)
-                process = context.Process(target=_rank, args=(rank, world, folder, work, sending), daemon=True)
+                process = context.Process(target=_rank, args=(rank, world, results[rank], work), daemon=True)
                 process.start()
-                sending.close()  # the pipe ends with the rank, which has the only copy
                 ranks.append(process)
-                waiting[receiving] = rank
-            while waiting:
-                ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    raise RankFailed(min(waiting.values()), f"did not finish within {timeout:g} s")
-                for pipe in ready:
-                    assert isinstance(pipe, Connection)
-                    rank = waiting.pop(pipe)
-                    with pipe:
-                        found[rank] = _received(pipe, rank, ranks)
+            running = {process.sentinel: rank for rank, process in enumerate(ranks)}
+            while running:
+                ended = wait(list(running), max(0.0, deadline - time.monotonic()))
+                if not ended:
+                    raise RankFailed(min(running.values()), f"did not finish within {timeout:g} s")
+                for rank in sorted(running.pop(sentinel) for sentinel in ended):
+                    if not results[rank].exists():
+                        raise _failure(rank, ranks, results[rank])
         finally:
             for process in ranks:
                 process.kill()
                 process.join()
-            for pipe in waiting:
-                pipe.close()
-    return [found[rank] for rank in range(world)]
+        return [torch.load(result, weights_only=False) for result in results]
 
 
-def _received(pipe: Connection, rank: int, ranks: Sequence[BaseProcess]) -> Any:
-    try:
-        error: str = pipe.recv()
-        result = b"" if error else pipe.recv_bytes()
-    except EOFError:
-        ranks[rank].join(1.0)
-        code = ranks[rank].exitcode or 0
-        error = f"died of signal {-code}" if code < 0 else "ended early"
-    if error:
-        raise _cause(RankFailed(rank, error), ranks)
-    return torch.load(io.BytesIO(result), weights_only=False)
-
-
-def _cause(failed: RankFailed, ranks: Sequence[BaseProcess]) -> RankFailed:
-    """The rank that a signal killed, if there is one: its peers may report the lost connection before its pipe ends."""
+def _failure(failed: int, ranks: Sequence[BaseProcess], result: Path) -> RankFailed:
+    """The rank that a signal killed, if there is one: its peers may report the lost connection before it has ended."""
     until = time.monotonic() + DEATH_SHOWS_WITHIN_S
     for rank, process in enumerate(ranks):
         process.join(max(0.0, until - time.monotonic()))
         if (code := process.exitcode or 0) < 0:
             return RankFailed(rank, f"died of signal {-code}")
-    return failed
+    error = result.with_suffix(".error")
+    return RankFailed(failed, error.read_text() if error.exists() else "ended early")
 
 
-def _rank(rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection) -> None:
+def _rank(rank: int, world: int, result: Path, work: Callable[[int, int], object]) -> None:
     gc.freeze()  # collecting the copied objects would take a third of a short test, and copy their pages
     try:
         torch.set_num_threads(1)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as in sandbox.rank.launcher
-        Device().join(rank, world, folder)
+        Device().join(rank, world, str(result.parent))
         dist.barrier()  # a rank that ends at once would break connections that its peers are still making
-        result = io.BytesIO()
-        torch.save(work(rank, world), result)
-        sending.send("")
-        sending.send_bytes(result.getbuffer())
+        unfinished = result.with_suffix(".part")
+        torch.save(work(rank, world), unfinished)
+        unfinished.rename(result)
     except BaseException:
-        sending.send(traceback.format_exc())
+        result.with_suffix(".error").write_text(traceback.format_exc())
     os._exit(0)  # no clean-up of what the fork copied
