@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -49,10 +49,10 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
         ranks: list[BaseProcess] = []
         try:
             for rank in range(world):
-                process = context.Process(target=_rank, args=(rank, world, results[rank], work), daemon=True)
-                process.start()
-                ranks.append(process)
-            running = {process.sentinel: rank for rank, process in enumerate(ranks)}
+                forked = context.Process(target=_rank, args=(rank, world, results[rank], work), daemon=True)
+                forked.start()
+                ranks.append(forked)
+            running: dict[Any, int] = {process.sentinel: rank for rank, process in enumerate(ranks)}
             while running:
                 ended = wait(list(running), max(0.0, deadline - time.monotonic()))
                 if not ended:
