@@ -248,7 +248,7 @@ def _check(path: Path, file: Problem) -> None:
         raise ProblemError(f"{path}: {what}")
 
     if file.category not in CATEGORIES:
-        fail(f"category {file.category!r} is not one of {', '.join(CATEGORIES)}")
+        fail(f"category {file.category!r}, or the name of the folder above, is not one of {', '.join(CATEGORIES)}")
     if file.class_ not in CLASSES:
         fail(f"class {file.class_!r} is not A, B, C or D")
     if not file.slug.replace("_", "").isalnum():
