@@ -14,7 +14,18 @@ from house_agreement import off, real_leaves, same, wanted_leaves
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
 
-BLOCKS = ["attention", "columns", "experts", "perceptron", "r", "sums", "clipping", "truncation", "zero_step"]
+BLOCKS = [
+    "attention",
+    "columns",
+    "experts",
+    "perceptron",
+    "r",
+    "sums",
+    "clipping",
+    "fan_out",
+    "truncation",
+    "zero_step",
+]
 HOUSE = {
     p.slug: p
     for p in load_catalogue().problems
