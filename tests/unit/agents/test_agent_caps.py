@@ -91,7 +91,7 @@ async def test_disk_that_was_filled_is_told_after_end(playing: Playing, monkeypa
 
 @pytest.mark.slow
 async def test_without_a_control_group_the_caps_hold(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> cgroup.Group:
+    def refused(*_: object, **__: object) -> cgroup.Group:
         raise cgroup.NoGroup("none here")
 
     monkeypatch.setattr(memory.cgroup, "make", refused)
