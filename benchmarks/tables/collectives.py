@@ -44,7 +44,7 @@ KERNELS: dict[int, dict[str, Sequence[str]]] = {
 }
 """The sizes at which each kernel is run. A run takes about five seconds, so only informative sizes are listed."""
 GEMM = 13
-GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda")
+GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda")
 
 
 conclude = gpu_runs.conclude

@@ -18,6 +18,8 @@ Every `extern "C" __global__` kernel becomes an attribute. In brackets: grid, bl
 dynamic shared memory; grid and block are an int or up to three. `mod.kernel.cooperative[...]` launches all
 blocks at once and raises an error if they do not fit. Launches go to torch's current stream and return at once.
 `kernels = cuda.lazy(source)` compiles at the first call of `kernels(x.dtype)`, with the dtype's name for the word TYPE.
+`@cuda.recorded` over a function that queues several launches, copies and products lets a call take the host little longer than
+one launch; see `sandbox.kit.recorded`.
 px.cuh is included already; `#include <cuda_bf16.h>` works if the headers are installed; `<cooperative_groups.h>` and
 `<cuda/atomic>` cost half a second of compile time each.
 '''
@@ -40,6 +42,8 @@ from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 
 Compiler = Callable[[str, str, tuple[str, ...]], bytes]
 """Compiles a source for an architecture, with options, to a cubin."""
+compiled: set[str] = set()
+"""Names of this process's kernels."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be requested
 FLOATS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
@@ -180,6 +184,17 @@ def unit_of(x: torch.Tensor) -> torch.dtype:
     return torch.uint16 if x.element_size() % 4 else torch.uint32
 
 
+def recorded(function: Callable[..., None]) -> Callable[..., None]:
+    """The function, whose work is recorded once for given shapes and issued again by one C call; see `sandbox.kit.recorded`.
+
+    It queues launches, copies and library calls on GPUs, returns nothing, and gets all that a call brings anew as arguments.
+    Raises KernelError if anything but the addresses of its arguments changes from call to call.
+    """
+    from sandbox.kit.recorded import Recorded  # it imports symmetric memory, whose barriers this module compiles
+
+    return Recorded(function)
+
+
 def load(
     given: source_files.SourceText,
     options: tuple[str, ...] = (),
@@ -202,6 +217,7 @@ def load(
     if attach is not None:
         attach(module)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
+    compiled.update(kernels)
     return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 

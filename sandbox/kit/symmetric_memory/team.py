@@ -18,6 +18,8 @@ RINGS_ON_GPUS, RINGS = (65, 2), (4, 2)
 """Number of buffers that results use in turn: the larger one if half of the heap can hold them. The judge copies
 results in groups of up to 64, unless a later call writes to one of them. Then it copies each before the next call, in
 the timed window."""
+recording = False
+"""Whether a call is being recorded (sandbox.kit.recorded)."""
 _MAIL = struct.Struct(f"<QQ{layout.MAIL_BYTES - 16}s")
 
 
@@ -110,6 +112,8 @@ class Team:
         if turns is None:
             turns = self._buffers[key] = self._allocate(size, dtype, role, tag, rings)
             self._turns[key] = 0
+        if recording and len(turns) > 1:
+            raise SymmetricMemoryError(f"{role}() takes turns: pass its buffer to the recorded function as an argument")
         turn = self._turns[key]
         self._turns[key] = turn + 1 if turn + 1 < len(turns) else 0
         return turns[turn]

@@ -24,7 +24,7 @@ COLLECTIVES = {
     "reducescatter_cuda": "reduce_scatter",
 }
 ONE_SHOT = "allreduce_one_shot_cuda"
-GEMMS = ["gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda"]
+GEMMS = ["gemm_allreduce_cuda"]
 TURNS = 5  # more turns than a ring has buffers
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 

@@ -119,13 +119,15 @@ class CudaDevice(Device):
         torch.cuda.synchronize()
 
     def warm_kit(self) -> None:
-        """Imports CuPy and compiles the kit's signals, once per world."""
+        """Imports CuPy and compiles what the kit needs for signals and recorded calls, once per world."""
+        from sandbox.kit import recorded
         from sandbox.kit.errors import CompileError
         from sandbox.kit.symmetric_memory import device_heap, host_signals
 
         host_signals.host_signals()
         with contextlib.suppress(CompileError):  # a kernel that needs CuPy or NVRTC gets the error
             device_heap.DeviceSignals()
+            recorded.issuer()
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """cuMem memory, read-only for other processes; unsealed: a memory file."""
