@@ -18,8 +18,7 @@ Every `extern "C" __global__` kernel becomes an attribute. In brackets: grid, bl
 dynamic shared memory; grid and block are an int or up to three. `mod.kernel.cooperative[...]` launches all
 blocks at once and raises an error if they do not fit. Launches go to torch's current stream and return at once.
 `kernels = cuda.lazy(source)` compiles at the first call of `kernels(x.dtype)`, with the dtype's name for the word TYPE.
-`@cuda.recorded` over a function that queues several launches, copies and products lets a call take the host little longer than
-one launch; see `sandbox.kit.recorded`.
+`sandbox.kit.recorded` lets a call of many launches take the host little longer than one launch.
 px.cuh is included already; `#include <cuda_bf16.h>` works if the headers are installed; `<cooperative_groups.h>` and
 `<cuda/atomic>` cost half a second of compile time each.
 '''
@@ -182,17 +181,6 @@ def lazy(source: str) -> Callable[..., Any]:
 def unit_of(x: torch.Tensor) -> torch.dtype:
     """The dtype of the words that kernels move: uint32, or uint16 if the elements' size is no multiple of four bytes."""
     return torch.uint16 if x.element_size() % 4 else torch.uint32
-
-
-def recorded(function: Callable[..., None]) -> Callable[..., None]:
-    """The function, whose work is recorded once for given shapes and issued again by one C call; see `sandbox.kit.recorded`.
-
-    It queues launches, copies and library calls on GPUs, returns nothing, and gets all that a call brings anew as arguments.
-    Raises KernelError if anything but the addresses of its arguments changes from call to call.
-    """
-    from sandbox.kit.recorded import Recorded  # it imports symmetric memory, whose barriers this module compiles
-
-    return Recorded(function)
 
 
 def load(

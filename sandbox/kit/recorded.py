@@ -1,8 +1,9 @@
 """Recorded calls: the launches, copies and library calls of a function, issued again by one C call.
 
     from sandbox.kit import cuda, symm
+    from sandbox.kit.recorded import recorded
 
-    @cuda.recorded
+    @recorded
     def launches(x, weight, product, result):    # queues work; every tensor that a call may bring anew is an argument
         torch.mm(x, weight, out=product)
         mod.add_all[64, 256](symm.px, product, result, result.numel())
@@ -53,6 +54,14 @@ _WORD = (1 << 64) - 1
 _SOURCE = (gcc.INCLUDE / "px_recorded.h").read_text()
 
 
+def recorded(function: Callable[..., None]) -> "Recorded":
+    """The function, whose work is recorded once for given shapes and issued again by one C call: see this module's text.
+
+    Raises KernelError in a call if anything but the addresses of the arguments changes from call to call.
+    """
+    return Recorded(function)
+
+
 class Recorded:
     """A function whose calls are recorded, once for each set of shapes and other arguments."""
 
@@ -96,7 +105,7 @@ class Recorded:
         raise KernelError(f"{self.function.__name__} cannot be recorded: {differs}")
 
     def _run(self, arguments: Sequence[Any]) -> None:
-        if self.function(*arguments) is not None:  # type: ignore[func-returns-value]
+        if self.function(*arguments) is not None:
             raise KernelError(f"{self.function.__name__} is recorded and must return nothing: pass what it writes to")
 
 
@@ -175,7 +184,8 @@ class Captured:
 @functools.cache
 def _place() -> tuple[torch.cuda.Stream, Any, Any]:
     """The stream and the memory pool of captures, and a graph that keeps the pool."""
-    stream, pool, graph = torch.cuda.Stream(), torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph(keep_graph=True)
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    pool, graph = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.stream(stream):
         graph.capture_begin(pool, capture_error_mode="thread_local")
         torch.zeros(1, device="cuda")
@@ -380,8 +390,9 @@ class Recording:
         old = self.captured
         self._kept = []
         words = [self._laid((ctypes.c_uint64 * max(len(node.words), 1))(*node.words)) for node in old.nodes]
+        places: dict[int, int] = {}
         if any(old.nodes[number].has_rows for number, _ in self.patches):
-            (steps, streams), places = self._steps(words), {}
+            steps, streams = self._steps(words)
         else:
             (steps, places), streams = self._graph_steps(words), [0]
         patches = [

@@ -14,6 +14,7 @@ from sandbox.kit.blocks.experts import activate
 from sandbox.kit.blocks.experts import kernel_for as gate_kernels
 from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
 from sandbox.kit.blocks.sums import summed as sum_of_peers
+from sandbox.kit.recorded import recorded
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(r"""
@@ -97,14 +98,34 @@ def solution(
         kernel_for(x.dtype)
         column_kernels(cuda.unit_of(x))
         gate_kernels(x.dtype)
+    depth, width, y = x.shape[1], w1.shape[1], x.new_empty((x.shape[0], w3.shape[1] * n_fsdp))
+    # Two of each are enough: a rank writes in call e+2 only after all members have begun call e+1.
+    both = fsdp.out(2 * depth * width, x.dtype, "W1 and W2", ring=2) if n_fsdp > 1 else x
+    all3 = fsdp.out((width, depth), x.dtype, "W3", ring=2) if n_fsdp > 1 else w3
+    partial = tp.out(y.shape, x.dtype, "partial", ring=2) if n_tp > 1 else y
+    write_output(x, (w1, w2, w3), both, all3, partial, y, fsdp, tp)
+    return y
+
+
+@recorded
+def write_output(
+    x: torch.Tensor,
+    shards: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    both: torch.Tensor,
+    all3: torch.Tensor,
+    partial: torch.Tensor,
+    y: torch.Tensor,
+    fsdp: Team,
+    tp: Team,
+) -> None:
+    """Writes y. both, all3: the gathered weights (with one member x and w3); partial: this rank's summand of y (or y)."""
+    w1, w2, w3 = shards
     depth, width = x.shape[1], w1.shape[1]
     z = x.new_empty((x.shape[0], width))
-    if n_fsdp == 1:
+    if fsdp.world == 1:
         activate(torch.mm(x, w1), torch.mm(x, w2), z)
-        return summed(z, w3, tp)
-    # Two of each are enough: a rank writes in call e+2 only after all members have begun call e+1.
-    both = fsdp.out(2 * depth * width, x.dtype, "W1 and W2", ring=2)
-    all3 = fsdp.out((width, depth), x.dtype, "W3", ring=2)
+        write_sum(z, w3, partial, y, tp)
+        return
     if x.is_cuda and w1.nbytes >= LARGE and width % (8 * sum(CHUNKS)) == 0:
         edges = [width * sum(CHUNKS[:number]) // sum(CHUNKS) for number in range(len(CHUNKS) + 1)]
     else:
@@ -142,7 +163,7 @@ def solution(
         activate(up, factor, z[:, edges[number] : edges[number + 1]])
     if is_piecewise:
         join(arrived[-1])
-    return summed(z, all3, tp)
+    write_sum(z, all3, partial, y, tp)
 
 
 def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, team: Team) -> None:
@@ -154,17 +175,14 @@ def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, t
             copy_rows(place, shard[:, low : low + columns])
 
 
-def summed(z: torch.Tensor, weight: torch.Tensor, tp: Team) -> torch.Tensor:
-    """Returns the sum of z @ weight over the members of the TP group, in float32 and rounded once."""
-    if tp.world == 1:
-        return torch.mm(z, weight)
-    # Two alternating buffers: a slow member may still read that of the previous call.
-    partial = tp.out((z.shape[0], weight.shape[1]), z.dtype, "partial", ring=2)
+def write_sum(z: torch.Tensor, weight: torch.Tensor, partial: torch.Tensor, y: torch.Tensor, tp: Team) -> None:
+    """Writes the sum of z @ weight over the members of the TP group to y, in float32 and rounded once."""
     torch.mm(z, weight, out=partial)
+    if tp.world == 1:
+        return
     if not z.is_cuda:
-        return sum_of_peers(partial, tp)
-    y = torch.empty_like(partial)
+        y.copy_(sum_of_peers(partial, tp))
+        return
     words = max(-(-y.nbytes // 16), 1)
     launch = kernel_for(z.dtype).add_members[min(-(-words // THREADS), BLOCKS), THREADS]
     launch(tp.px, partial, y, y.numel())
-    return y

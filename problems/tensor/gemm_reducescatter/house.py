@@ -2,10 +2,9 @@
 
 import torch
 
-from sandbox.kit import cuda, symm
+from sandbox.kit import symm
 from sandbox.kit.blocks import example
-from sandbox.kit.blocks.columns import kernel_for
-from sandbox.kit.blocks.scattered_gemm import scattered_product
+from sandbox.kit.blocks.scattered_gemm import arrivals, scattered_product
 
 LARGE = 16 << 20
 """Bytes of a rank's result from which blocks are sent beside products."""
@@ -27,9 +26,8 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     if rows * columns * A_local.element_size() < LARGE:
         # One launch sends and adds; the library's product costs less host time if it allocates its own output.
         return example("reducescatter_cuda")(torch.mm(A_local, B_local))
-    kernel_for(cuda.unit_of(A_local))  # before the ranks exchange: see `cuda.lazy`
     own = team.out((rows, columns), A_local.dtype, "own", ring=2)
-    scattered_product(A_local.contiguous().view(world, rows, -1), B_local, team.peers(own), team)
+    scattered_product(A_local.contiguous().view(world, rows, -1), B_local, team.peers(own), arrivals(own, team), team)
     return own
 
 

@@ -1,6 +1,6 @@
 """Joins the columns of all ranks side by side on every rank, by one launch, or by copy engines during a product.
 
-    from sandbox.kit import symm
+    from sandbox.kit import cuda, symm
     from sandbox.kit.blocks.columns import copy_columns, push_columns, stream_barrier
 
     result = symm.out((rows, world * width), dtype, "joined", ring=2)
@@ -19,6 +19,7 @@ import torch
 from sandbox.kit import cuda
 from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.recorded import recorded
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(cuda_text("columns"))
@@ -116,10 +117,20 @@ def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: 
         kernel_for(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     a = team.out((rows, team.world * x.shape[1]), x.dtype, "gathered", ring=2)
+    product = x.new_empty((rows, b.shape[1]))
+    _write_gathered(x, b, a, product, team, large)
+    return product
+
+
+@recorded
+def _write_gathered(
+    x: torch.Tensor, b: torch.Tensor, a: torch.Tensor, product: torch.Tensor, team: Team, large: int
+) -> None:
     if not a.is_cuda or team.world == 1 or x.nbytes < large:
         push_columns(x, a, team)
-        return a @ b
-    product = x.new_empty((rows, b.shape[1]))
+        torch.mm(a, b, out=product)
+        return
+    rows = x.shape[0]
     edges = [rows * sum(CHUNKS[:number]) // sum(CHUNKS) for number in range(len(CHUNKS) + 1)]
 
     def gather(number: int) -> None:
@@ -135,4 +146,3 @@ def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: 
             gather(number + 1)
         part = slice(edges[number], edges[number + 1])
         torch.mm(a[part], b, out=product[part])
-    return product

@@ -3,7 +3,8 @@
     from sandbox.kit.blocks.scattered_gemm import scattered_product
 
     own = team.out((rows, columns), dtype, "own", ring=2)
-    scattered_product(a, b, team.peers(own), team)     # a [W, M/W, K/W], b [K/W, N]: own becomes row block r of the sum
+    more = arrivals(own, team)
+    scattered_product(a, b, team.peers(own), more, team)   # a [W, M/W, K/W], b [K/W, N]: own becomes row block r of the sum
 
 With two ranks no pass over the result is needed: the owner's product comes last, and its float32 sum includes what has
 arrived.
@@ -27,10 +28,21 @@ CHUNKS = 2
 SLOT = 1000
 
 
+def arrivals(own: torch.Tensor, team: Team) -> torch.Tensor | None:
+    """The buffer in which partial products for `own` arrive, one of two in turn; None if they all arrive in `own`. Collective."""
+    column_kernels(cuda.unit_of(own))  # before the ranks exchange: see `cuda.lazy`
+    if team.world < 3:
+        return None
+    kernel_for(own.dtype)
+    # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
+    return team.out((team.world - 2, *own.shape), own.dtype, "scattered: more", ring=2)
+
+
 def scattered_product(
     a: torch.Tensor,
     b: torch.Tensor,
     owned: Sequence[torch.Tensor],
+    more: torch.Tensor | None,
     team: Team,
     chunks: int = CHUNKS,
     complete: Callable[[slice], None] | None = None,
@@ -38,17 +50,11 @@ def scattered_product(
     """owned[r] becomes row block r of Σ_s a_s b_s on rank r. GPUs only; partial products are rounded to their dtype.
 
     a [W (owners), M/W, K/W], b [K/W, N]: this rank's own. owned: for each rank its block [M/W, N], contiguous, in its
-    own memory, as this rank maps it; the next call must use other ones. chunks: chunks of a block. complete(rows):
-    called for each chunk of the own block, when its product is queued on the current stream. Uses the team's signal
-    slot SLOT. Collective.
+    own memory, as this rank maps it; the next call must use other ones. more: the result of `arrivals`. chunks: chunks of a
+    block. complete(rows): called for each chunk of the own block, when its product is queued on the current stream.
+    Uses the team's signal slot SLOT. Collective.
     """
     others, (_, rows, _), columns, own = team.world - 1, a.shape, b.shape[1], owned[team.rank]
-    column_kernels(cuda.unit_of(a))  # before the ranks exchange: see `cuda.lazy`
-    more = None
-    if others > 1:
-        kernel_for(a.dtype)
-        # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
-        more = team.out((others - 1, rows, columns), a.dtype, "scattered: more", ring=2)
     rest = team.peers(more) if more is not None else []
     parts = _parts(rows, chunks)
     partial = a.new_empty((others, rows, columns))

@@ -14,6 +14,7 @@ import functools
 import torch
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.recorded import recorded
 
 # __BASELINE__
 
@@ -29,7 +30,7 @@ def kernels():
     return cuda.compile(SOURCE)
 
 
-@cuda.recorded
+@recorded
 def write_sum(x: torch.Tensor, staged: torch.Tensor, result: torch.Tensor) -> None:
     """result becomes the sum of all ranks' x. staged: [W, *x.shape], symmetric."""
     for peer in symm.order():

@@ -173,7 +173,7 @@ def test_chains_wait_for_what_they_need(queued):
 
 def test_a_cpu_rank_runs_the_function_each_time():
     calls = []
-    double = cuda.recorded(lambda x, y: calls.append(y.copy_(2 * x)))
+    double = recorded.recorded(lambda x, y: calls.append(y.copy_(2 * x)))
     for value in (1.0, 2.0):
         double(torch.full((2,), value), y := torch.zeros(2))
         assert y.tolist() == [2 * value] * 2
@@ -182,4 +182,4 @@ def test_a_cpu_rank_runs_the_function_each_time():
 
 def test_a_recorded_function_returns_nothing():
     with pytest.raises(KernelError, match="must return nothing"):
-        cuda.recorded(lambda x: x)(torch.zeros(1))  # type: ignore[arg-type, return-value]
+        recorded.recorded(lambda x: x)(torch.zeros(1))  # type: ignore[arg-type, return-value]
