@@ -16,7 +16,7 @@ from textual.screen import Screen
 from arena.errors import with_advice
 from arena.settings import Settings
 from sandbox.protocol.kernel_files import Kernel
-from screens.actions import Scope, bindings, key_of, key_words, short_key_words
+from screens.actions import bindings, key_of, key_words, short_key_words
 from screens.base import BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
@@ -220,7 +220,11 @@ class ArenaApp(TerminalApp):
         lines = self.screen._compositor.render_strips()
         shown = "\n".join("".join(segment.text for segment in line) for line in lines)
         focus = keys_in_focus(self.screen)
-        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, self._scope, focus, shown))
+        scopes: list[Scope] = [
+            "everywhere",
+            *(each.SCOPE for each in self.screen_stack if isinstance(each, BaseScreen)),
+        ]
+        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scopes[-1], focus, shown))
 
     async def action_quit(self) -> None:
         """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""
@@ -246,12 +250,6 @@ class ArenaApp(TerminalApp):
         """Opens a dialog unless it is open already: the keys that open one work in dialogs, too."""
         if not any(isinstance(screen, dialog) for screen in self.screen_stack):
             self.push_screen(dialog(*arguments), answered)
-
-    @property
-    def _scope(self) -> Scope:
-        """The scope of the active keys: that of the topmost screen that is no dialog."""
-        scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
-        return scopes[-1] if scopes else "everywhere"
 
     def action_jump(self) -> None:
         if (jump := getattr(self.screen, "jump", None)) is not None:  # a screen with panes, or a dialog with fields

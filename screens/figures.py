@@ -144,14 +144,14 @@ RESULT_COLUMNS = 20
 """Width of a result at other sizes, so that the settings behind the results are aligned."""
 
 
+def setting_words(setting: Setting) -> str:
+    """ "tiny · bfloat16 · W=2 · cpu"."""
+    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
+
+
 def size_words(setting: Setting | OtherSize) -> str:
     """ "W=2 float32 M=512 N=96": sizes are last, because there may be many."""
     return sizes_words(f"W={setting.world} {setting.dtype}", setting.sizes)
-
-
-def other_size_row(other: OtherSize) -> Content:
-    """ "▲ 1.31× faster  W=2 float32 M=512 N=96"."""
-    return Content.assemble(other_size_result(other), size_words(other))
 
 
 def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Content:

@@ -18,7 +18,6 @@ import msgspec
 from arena.errors import MachineError
 from arena.records.report_text import (
     BAD,
-    ELSEWHERE,
     GOOD,
     Span,
     facts,
@@ -234,11 +233,6 @@ def compact(record: RunRecord) -> str:
     if not record.passed:
         parts.append(record.detail)
     return "  ".join(filter(None, [*parts, f"({record.seconds.total:.2f} s)"]))
-
-
-def other_sizes_lines(record: RunRecord) -> list[str]:
-    """Lists the results of a kernel that passed in other settings; empty if they were not tried."""
-    return [f"{fact.name}: {fact.text}" for fact in facts(record) if fact.kind == ELSEWHERE]
 
 
 def print_report(record: RunRecord, overridden: Mapping[str, int] | None = None) -> None:

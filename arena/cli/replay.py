@@ -17,7 +17,7 @@ from arena.paths import Paths, files_in, require_writable
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader, read_events, read_header
 from arena.records.run_record import record_of
-from arena.records.voids import Void, read_voids
+from arena.records.voids import read_voids
 from arena.setting_choice import choice_of
 from arena.words.headline import headline_so_far
 from arena.workspace.kernel_folder import shown_text
@@ -113,7 +113,8 @@ def command(
             print_line(line)
         if isinstance(event, events.Finished) and not as_json:
             print_report(record_of(header, event.result), _overridden(header))
-            if (void := _void_of(header)) is not None:
+            voids = read_voids(open_session().paths.voids)
+            if (void := voids.of(header.run_id, code_hash(header.source, header.files))) is not None:
                 print_line(void.words)
 
 
@@ -124,11 +125,6 @@ def _overridden(header: RunHeader) -> Mapping[str, int]:
     known = (problem for problem in open_session().catalogue.problems if problem.slug == header.slug)
     differ = (choice_of(header.setting, problem).sizes for problem in known)
     return next(differ, None) or header.setting.sizes
-
-
-def _void_of(header: RunHeader) -> Void | None:
-    voids = read_voids(open_session().paths.voids)
-    return voids.of(header.run_id, code_hash(header.source, header.files))
 
 
 def _recordable(path: Path) -> Path:

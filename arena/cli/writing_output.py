@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from arena.cli.output import LiveLine, compact, other_sizes_lines, print_json, print_line, say
+from arena.cli.output import LiveLine, compact, print_json, print_line, say
 from arena.cli.writing_plan import Plan
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.players import trace
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
+from arena.records.report_text import ELSEWHERE, facts
 from arena.records.run_record import fields_of, view
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
@@ -221,14 +222,15 @@ def writing_lines(report: WritingReport) -> Iterator[str]:
         found = attempt["report"]
         what = compact(found) if found is not None else attempt["complaint"] or "not run"
         yield f"{'*' if attempt['step'] == report.best else ' '} {attempt['step']}  {what}"
-        yield from (f"     {line}" for line in (other_sizes_lines(found) if found is not None else ()))
+        told = facts(found) if found is not None else []
+        yield from (f"     {fact.name}: {fact.text}" for fact in told if fact.kind == ELSEWHERE)
     if report.pass_at:
         k = str(len(report.pass_at))
         yield f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}"
     if report.origin:
         against = report.origin["report"]
-        told = compact(against) if against is not None else "no correct kernel to compare"
-        yield f"against {report.origin['kernel']}: {told}"
+        compared = compact(against) if against is not None else "no correct kernel to compare"
+        yield f"against {report.origin['kernel']}: {compared}"
     yield f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}"
     if report.kernel is not None:
         yield report.kernel

@@ -39,7 +39,9 @@ def examine() -> list[MachineFinding]:
     """Examines the whole machine. Takes milliseconds without GPUs, up to seconds with them."""
     with suppress(ArenaError):  # `_files` reports it
         thunderkittens.name(load_settings(find_paths()).thunderkittens)
-    return [*_software(), _jail(), *_world_memory(), *gpu_findings(), *_hardware(), *_terminal(), *_files(find_paths())]
+    # by a control group if possible, else by watching it from outside
+    memory = [ok("world memory", described())] if sys.platform == "linux" else []
+    return [*_software(), _jail(), *memory, *gpu_findings(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 
 def can_run(findings: list[MachineFinding]) -> bool:
@@ -84,12 +86,6 @@ def _jail() -> MachineFinding:
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
     return limited("jail", loses, f"{isolation_advice(profile.name)}{refused}", *isolation_fix(profile.name))
-
-
-def _world_memory() -> Iterator[MachineFinding]:
-    """Reports how a world's memory is limited: by a control group if possible, else by watching it from outside."""
-    if sys.platform == "linux":
-        yield ok("world memory", described())
 
 
 def _hardware() -> Iterator[MachineFinding]:

@@ -7,7 +7,7 @@ import json
 import re
 import symtable
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from arena.models.fences import blocks_of
 
@@ -66,7 +66,8 @@ def other_forms(text: str, closed: bool, prose: bool) -> list[str]:
 
 
 def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> list[str]:
-    forms = (_json(text), _files(text, closed), _tags(text, closed), _marked(text, closed), _fences(text, closed))
+    fenced = (block.text for block in blocks_of(text) if block.closed or not closed)
+    forms = (_json(text), _files(text, closed), _tags(text, closed), _marked(text, closed), fenced)
     for form in (*forms, *(() if closed and not depth else (_added(text), _strings(text), _cleaned(text)))):
         found: list[str] = []
         for inner in form:
@@ -170,10 +171,6 @@ def _tags(text: str, closed: bool) -> Iterator[str]:
 def _marked(text: str, closed: bool) -> Iterator[str]:
     pieces = _MARK.split(text)
     yield from pieces[1 : -1 if closed else None] if len(pieces) > 1 else ()
-
-
-def _fences(text: str, closed: bool) -> Iterable[str]:
-    return (block.text for block in blocks_of(text) if block.closed or not closed)
 
 
 def _added(text: str) -> Iterator[str]:

@@ -59,8 +59,7 @@ def figures(reports: Sequence[RankProfile]) -> list[RankFigures]:
 
     In calls in which the ranks' collectives do not match, no waiting for a late rank is counted.
     """
-    arrivals = [_waits_by_call(report) for report in reports]
-    found = [_of_rank(at, reports, arrivals) for at in range(len(reports))]
+    found = [_of_rank(report, *late) for report, late in zip(reports, waits_for(reports), strict=True)]
     return [msgspec.structs.replace(rank, diagnosis=diagnosis(rank)) for rank in found]
 
 
@@ -88,22 +87,15 @@ def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
 
 def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
     """Returns for each rank: microseconds per call of waiting in collectives for the last rank, and which rank."""
-    arrivals = [_waits_by_call(report) for report in reports]
-    return [_waits_for(*_late(at, reports, arrivals)) for at in range(len(reports))]
+    arrivals = [
+        [[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)] for report in reports
+    ]
+    found = [_late(at, reports, arrivals) for at in range(len(reports))]
+    return [(_median(late), ranks.most_common(1)[0][0] if ranks else None) for late, ranks in found]
 
 
-def _waits_for(late: list[float], waited_for: Counter[int]) -> tuple[float, int | None]:
-    return _median(late), waited_for.most_common(1)[0][0] if waited_for else None
-
-
-def _waits_by_call(report: RankProfile) -> list[list[Span]]:
-    return [[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)]
-
-
-def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]) -> RankFigures:
-    report = reports[at]
+def _of_rank(report: RankProfile, late_us: float, late_rank: int | None) -> RankFigures:
     calls = calls_of(report)
-    late_us, late_rank = _waits_for(*_late(at, reports, arrivals))
     by_name: dict[str, list[float]] = {}
     for number, (_, inner) in enumerate(calls):
         for span in inner:
@@ -117,7 +109,7 @@ def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[S
         wait_us=_median([_in(inner, "wait") for _, inner in calls]),
         late_us=late_us,
         late_rank=late_rank,
-        waits=_median([len(each) for each in arrivals[at]]),
+        waits=_median([sum(span.kind == "wait" for span in inner) for _, inner in calls]),
         op_us=_median([_in(inner, "op") for _, inner in calls]),
         ops=_median([sum(span.kind == "op" for span in inner) for _, inner in calls]),
         largest_op=largest,

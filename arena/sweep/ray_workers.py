@@ -219,6 +219,7 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise MachineError(f"no Ray cluster: {first[0]}", "name the address of a running one, or none") from None
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     judges: list[RemoteJudge] = []
     actors: list[Any] = []
     try:
@@ -233,7 +234,7 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
                 max_restarts=RESTARTS,
                 max_task_retries=0,
                 scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-                runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
+                runtime_env={"env_vars": {"PYTHONPATH": path}},
             )
             actor = host.remote()
             actors.append(actor)
@@ -276,10 +277,6 @@ def _connect(ray: Any, address: str) -> None:
         ray.init(address=address, **options)
     else:
         ray.init(include_dashboard=False, **options)
-
-
-def _python_path() -> str:
-    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 @contextmanager

@@ -27,15 +27,13 @@ def clock_words(seconds: float) -> str:
 def title(state: DuelState) -> Content:
     """The problem of the duel, its limits and its setting."""
     header = state.header
-    setting = header.setting
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
     if header.budget_usd is not None:
         rules += f" · ${header.budget_usd:g} each"
-    where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
         ("duel  ", "$muted"),
         (f"{header.problem_id} · {header.title}", "$foreground bold"),
-        (f"   {rules} · {where}", "$muted"),
+        (f"   {rules} · {figures.setting_words(header.setting)}", "$muted"),
     )
 
 

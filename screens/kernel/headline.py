@@ -288,11 +288,6 @@ class KernelHeadline(Widget):
         return Strip(parts).adjust_cell_length(width, self.rich_style)
 
 
-def problem_words(problem: Problem) -> str:
-    """ "13 · GEMM, then all-reduce"."""
-    return f"{problem.id} · {problem.title}"
-
-
 def best_words(problem: Problem, standing: Standing | None) -> str:
     """The user's best result, or the last one if none was correct; then the problem's category and collectives."""
     best = "not tried yet"
@@ -306,4 +301,4 @@ def setting_words(setting: Setting | ArenaError) -> str:
     if isinstance(setting, ArenaError):
         return f"! {setting.message}"
     sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
-    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device} · {sizes}"
+    return f"{figures.setting_words(setting)} · {sizes}"

@@ -34,7 +34,6 @@ from screens.kernel.headline import (
     best_words,
     earlier_answer,
     outdated,
-    problem_words,
     queued_answer,
     setting_words,
     worlds_words,
@@ -296,7 +295,8 @@ class KernelScreen(EditingScreen):
         told_of = state.setting or setting
         result.set_heights(told_of.world if isinstance(told_of, Setting) else None)
         best = best_words(self.problem, self.services.standings.get(self.problem.id))
-        self.query_one(KernelHeadline).show(answer, problem_words(self.problem), setting_words(setting), best)
+        title = f"{self.problem.id} · {self.problem.title}"
+        self.query_one(KernelHeadline).show(answer, title, setting_words(setting), best)
         gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
         self.query_one(GpuStrip).follow(gpus)
         self.query_one(PhaseLine).show(state, session.now, self._note(), session.most_s)

@@ -27,12 +27,10 @@ _DOING = {PREPARING: "starting", WAITING: "waiting for the model", THINKING: "th
 
 def title(session: ModelSession) -> Content:
     """The model, its problem and its setting."""
-    setting = session.setting
-    where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
         (f"{printable(str(session.plan.player.name))}  ", "$accent bold"),
         (f"{session.problem.id} · {session.problem.title}", "$foreground bold"),
-        (f"   {where}", "$muted"),
+        (f"   {figures.setting_words(session.setting)}", "$muted"),
     )
 
 
@@ -173,7 +171,10 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
         lines += [
             Content(""),
             Content.styled("other sizes", "$muted"),
-            *map(figures.other_size_row, report.other_sizes),
+            *(
+                Content.assemble(figures.other_size_result(each), figures.size_words(each))
+                for each in report.other_sizes
+            ),
         ]
     if report.failure is not None and report.failure.text:
         lines += [Content(""), Content(printable(report.failure.text).strip("\n"))]

@@ -103,7 +103,7 @@ class ProfileScreen(BaseScreen):
         try:
             found = await profile(self.request, self._tell)
         except ArenaError as error:
-            self._end = words.no_profile(error.message, error.advice)
+            self._end = words.not_made("! NOT PROFILED\n\n", error)
         else:
             failed = first_failure(found.reports)
             if failed is not None:
@@ -185,7 +185,7 @@ class ProfileScreen(BaseScreen):
             request = msgspec.structs.replace(self.request, ncu_file=str(file))
             found = await profile_with_ncu(request, self._tell)
         except ArenaError as error:
-            self._ncu = words.no_ncu(error.message, error.advice)
+            self._ncu = words.not_made("\n\n! NO REPORT OF NCU  ", error)
         else:
             self._ncu = words.ncu_found(found)
         finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from textual.content import Content
 
+from arena.errors import ArenaError
 from arena.profile import gpu_words, ncu
 from arena.profile.gpu_rules import GpuFigures
 from arena.profile.ncu import NcuProfiled
@@ -152,10 +153,10 @@ def rank_failed(report: RankProfile) -> Content:
     return Content.assemble((f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}")
 
 
-def no_profile(message: str, advice: str) -> Content:
-    """The text if nothing was reported at all."""
-    head = Content.assemble(("! NOT PROFILED", "bold $warning"), f"\n\n{printable(message)}")
-    return head + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else head
+def not_made(head: str, error: ArenaError) -> Content:
+    """Why there is no profile, or no report of Nsight Compute."""
+    found = Content.assemble((head, "bold $warning"), printable(error.message))
+    return found + Content.assemble(("\n→ ", "$accent"), printable(error.advice)) if error.advice else found
 
 
 def trace_words(path: Path | None, key: str) -> Content:
@@ -185,12 +186,6 @@ def ncu_found(found: NcuProfiled) -> Content:
     for line in ncu.rule_lines(found.kernels):
         parts += [("\n→", "$accent"), (line.removeprefix("→"), "$foreground")]
     return Content.assemble(*parts, ("\nreport  ", "$muted"), found.file)
-
-
-def no_ncu(message: str, advice: str) -> Content:
-    """Why there is no report of Nsight Compute."""
-    found = Content.assemble(("\n\n! NO REPORT OF NCU  ", "bold $warning"), printable(message))
-    return found + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else found
 
 
 def lane(pieces: Sequence[LanePiece], us: float, width: int) -> Content:

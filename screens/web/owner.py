@@ -46,7 +46,8 @@ class BrowserDriver(WebDriver):
         if packet_type == "attach":
             self._later(self._set_up_terminal)
             super().on_meta("resize", payload)
-            self._later(self._draw_all)
+            # after the new size, which is a message to the app
+            self._later(self._app.call_later, partial(self._app.refresh, layout=True))
         else:
             super().on_meta(packet_type, payload)
 
@@ -54,10 +55,6 @@ class BrowserDriver(WebDriver):
         self.write("\x1b[?1049h\x1b[?25l")  # alternate screen, no cursor
         self._enable_mouse_support()
         self._enable_bracketed_paste()
-
-    def _draw_all(self) -> None:
-        # after the new size, which is a message to the app
-        self._app.call_later(partial(self._app.refresh, layout=True))
 
     def _later(self, call: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop has ended
