@@ -16,7 +16,7 @@ from textual.screen import Screen
 from arena.errors import with_advice
 from arena.settings import Settings
 from sandbox.protocol.kernel_files import Kernel
-from screens.actions import bindings, key_of, key_words, short_key_words
+from screens.actions import Scope, bindings, key_of, key_words, short_key_words
 from screens.base import BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
