@@ -6,7 +6,6 @@ ArenaError
 │   └── RunRefused          the referee cannot run this setting
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
-    ├── PathRefused         the system does not let this user read a file or a folder
     ├── KernelUnreadable    a kernel file of a player exists but cannot be read
     ├── KernelsLocked       another app edits the kernels of this problem
     ├── StoreError          the index of results cannot be used
@@ -74,11 +73,7 @@ class MachineError(ArenaError):
     """This machine or its files prevent the request."""
 
 
-class PathRefused(MachineError):
-    """The system does not let this user read a file or a folder."""
-
-
-def refusal(error: BaseException) -> PathRefused | None:
+def refusal(error: BaseException) -> MachineError | None:
     """Returns the error for a path to which the system denied access; None if `error` has another cause.
 
     For an exception group (of concurrent tasks): the first such error in it.
@@ -86,7 +81,7 @@ def refusal(error: BaseException) -> PathRefused | None:
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(refusal, error.exceptions)), None)
     if isinstance(error, PermissionError) and error.filename is not None:
-        return PathRefused(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
+        return MachineError(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
     return None
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sandbox
-from arena.errors import FolderUnwritable, PathRefused, why
+from arena.errors import FolderUnwritable, MachineError, why
 
 ROOT = Path(sandbox.__file__).resolve().parent.parent
 """The folder that contains the packages. Such processes start in it: Python can import from the working directory
@@ -158,7 +158,7 @@ def files_in(folder: Path) -> list[Path]:
     Unlike `Path.glob`, it does not hide that a folder cannot be read.
 
     Raises:
-        PathRefused: the folder cannot be read.
+        MachineError: the folder cannot be read.
     """
     try:
         names = os.listdir(folder)
@@ -166,7 +166,7 @@ def files_in(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         advice = f"make it readable, or set {HOME_VARIABLE} to a folder that is"
-        raise PathRefused(f"cannot read {folder}: {why(error)}", advice) from None
+        raise MachineError(f"cannot read {folder}: {why(error)}", advice) from None
     return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
 
 

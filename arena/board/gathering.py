@@ -134,7 +134,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
 
     Raises:
         UsageError: there is no such sweep.
-        PathRefused: the journal of voids cannot be read.
+        MachineError: the journal of voids cannot be read.
     """
     found: list[Outcome] = []
     machines: dict[str, str] = {}

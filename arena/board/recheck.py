@@ -106,7 +106,7 @@ class Rechecker:
         """Starts the judge.
 
         Raises:
-            NoJail: a model's kernel would run without a jail.
+            MachineError: a model's kernel would run without a jail.
             MachineError: the judge cannot be started.
         """
         await self._at.start()

@@ -21,10 +21,6 @@ from sandbox.machine.devices import kind_of
 NO_JAIL = ("", "none")
 
 
-class NoJail(MachineError):
-    """Without a jail, a model's code would run with this user's rights."""
-
-
 def is_jail(jail_name: str) -> bool:
     """Returns whether a profile name, from a referee's Ready or a Result, means a jail."""
     return jail_name not in NO_JAIL
@@ -36,11 +32,11 @@ def require_jail(jail_name: str, unsafe: bool) -> None:
     jail_name: the profile of the referee that would judge it; unsafe: the user passed --unsafe.
 
     Raises:
-        NoJail: there is no jail and `unsafe` is false (exit code 3).
+        MachineError: there is no jail and `unsafe` is false (exit code 3).
     """
     if is_jail(jail_name) or unsafe:
         return
-    raise NoJail(
+    raise MachineError(
         "a model's kernel would run without a jail: it could read your files, use the network and stop your processes",
         "install bubblewrap (`pkb-arena doctor` shows what is missing), or run it without isolation: --unsafe",
     )

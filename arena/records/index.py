@@ -70,7 +70,7 @@ class Store:
         Raises:
             StoreError: it can be neither opened nor created.
             FolderUnwritable: its folder cannot be created.
-            PathRefused: the journals of the runs cannot be read.
+            MachineError: the journals of the runs cannot be read.
         """
         self.path, self._runs, self._writable = path, runs, writable
         self._voids, self._lock = path.with_name(VOIDS), threading.RLock()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import PathRefused, why
+from arena.errors import MachineError, why
 from arena.records.json_lines import decoder, whole_lines
 from arena.words.untrusted_text import one_line
 
@@ -83,7 +83,7 @@ def read_voids(path: Path) -> Voids:
     """Returns the marks in this journal; none if there is no file. Reads the file only if it has changed.
 
     Raises:
-        PathRefused: it cannot be read.
+        MachineError: it cannot be read.
     """
     try:
         found = path.stat()
@@ -91,7 +91,7 @@ def read_voids(path: Path) -> Voids:
     except FileNotFoundError:
         return NO_VOIDS
     except OSError as error:
-        raise PathRefused(f"cannot read {path}: {why(error)}", "make it readable: it says what is voided") from None
+        raise MachineError(f"cannot read {path}: {why(error)}", "make it readable: it says what is voided") from None
 
 
 @functools.lru_cache(maxsize=64)

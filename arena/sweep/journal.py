@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from fcntl import LOCK_EX, LOCK_NB
 from pathlib import Path
 
-from arena.errors import MachineError, PathRefused, UsageError, why
+from arena.errors import MachineError, UsageError, why
 from arena.machine.facts import installed_version
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in, make_folder, unwritable
@@ -211,7 +211,7 @@ def last_plan(path: Path) -> records.SweepSession | None:
     """Returns the last session of a journal; None if there is none, or the file is gone.
 
     Raises:
-        PathRefused: the file cannot be read.
+        MachineError: the file cannot be read.
         JournalDamaged: the file is no journal, or has an unreadable line.
     """
     last = None
@@ -222,7 +222,7 @@ def last_plan(path: Path) -> records.SweepSession | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise PathRefused(f"cannot read {path}: {why(error)}", "make it readable, or move it elsewhere") from None
+        raise MachineError(f"cannot read {path}: {why(error)}", "make it readable, or move it elsewhere") from None
     return last
 
 
@@ -236,7 +236,7 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
 
     Raises:
         UsageError: there is no such sweep.
-        PathRefused, JournalDamaged: the journal of this name, or the newest one, cannot be read.
+        MachineError: the journal of this name, or the newest one, cannot be read.
     """
     path = sweep_path(paths.sweeps, name) if name else None
     found = [path] if path is not None and path.exists() else journals(paths.sweeps) if path is None else []
@@ -256,7 +256,7 @@ def same_plan(paths: Paths, plan: SweepPlan) -> str:
     """Returns the name of the newest sweep with exactly this plan; empty if there is none.
 
     Raises:
-        PathRefused, JournalDamaged: a journal that may have this plan cannot be read.
+        MachineError: a journal that may have this plan cannot be read.
     """
     for path in reversed(journals(paths.sweeps)):
         session = last_plan(path)

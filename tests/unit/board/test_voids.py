@@ -14,7 +14,7 @@ from arena.board.gathering import gather
 from arena.board.voiding import find_target, unvoid, void
 from arena.duel.events import DuelEnded, DuelHeader, DuelPlayer, Finalist, KernelJudged, Submitted, Winner
 from arena.duel.journal import open_duel_journal, ratings, read_duels
-from arena.errors import FolderUnwritable, PathRefused, UsageError
+from arena.errors import FolderUnwritable, MachineError, UsageError
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.index import Store
@@ -219,7 +219,7 @@ def test_torn_line_is_removed_and_damaged_one_named(paths: Paths, sweep: Path) -
 
 def test_unusable_journal_of_voids_is_named(paths: Paths) -> None:
     paths.voids.mkdir(parents=True)
-    with pytest.raises(PathRefused, match=r"voids\.jsonl"):
+    with pytest.raises(MachineError, match=r"voids\.jsonl"):
         read_voids(paths.voids)
     with pytest.raises(FolderUnwritable):
         append_line(paths.voids, Void(at=1.0, note="n", by="b", run="r"))

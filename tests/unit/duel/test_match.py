@@ -33,7 +33,6 @@ from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_du
 from arena.duel.match import Match, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
-from arena.machine.facts import NoJail
 from arena.paths import Paths
 from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
@@ -302,7 +301,7 @@ async def test_agreed_side_keeps_kernels_after_rival_gives_up(make_match: MakeMa
 
 async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> None:
     model = fixed("pass", "m", PlayerKind.MODEL)
-    with pytest.raises(NoJail):
+    with pytest.raises(MachineError):
         await make_match(model, fixed("pass", "b")).play()
 
 

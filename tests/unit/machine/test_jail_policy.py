@@ -1,6 +1,7 @@
 import pytest
 
-from arena.machine.facts import NoJail, is_jail, require_jail
+from arena.errors import MachineError
+from arena.machine.facts import is_jail, require_jail
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -12,7 +13,7 @@ def test_a_jail_lets_model_written_code_run(name):
 
 @pytest.mark.parametrize("name", ["none", ""])
 def test_without_one_it_takes_unsafe(name):
-    with pytest.raises(NoJail) as refused:
+    with pytest.raises(MachineError) as refused:
         require_jail(name, unsafe=False)
     assert refused.value.exit_code == ExitCode.ENVIRONMENT
     assert "--unsafe" in refused.value.advice
