@@ -106,8 +106,7 @@ class Rechecker:
         """Starts the judge.
 
         Raises:
-            MachineError: a model's kernel would run without a jail.
-            MachineError: the judge cannot be started.
+            MachineError: a model's kernel would run without a jail, or the judge cannot be started.
         """
         await self._at.start()
         if any(kind_of(player) in (MODELS, AGENTS) for player in players):

@@ -137,8 +137,7 @@ class Sweep:
         """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
 
         Raises:
-            MachineError: a player's kernels would run without a jail.
-            MachineError: the journal, a folder or the devices cannot be used.
+            MachineError: a player's kernels would run without a jail, or the journal, a folder or the devices cannot be used.
         """
         if any(player.name.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for player in self.players):
             for worker in self.workers:
