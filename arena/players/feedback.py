@@ -63,31 +63,23 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt]) -> Conver
         told = fill_template("no_kernel", reason=one_line(last.answer.reason))
     parts = [told]
     if len(attempts) > 1:
-        parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
+        parts.append("# Your attempts so far\n\n" + "\n".join(map(attempt_row, attempts)))
     if best is not None and best.step != last.step and score(best.report) > score(last.report):
         parts.append(f"# Your best kernel so far (attempt {best.step})\n\n" + fenced_kernel(best.answer.kernel))
-    parts.append(fill_template(_task(last)))
+    parts.append(fill_template("next_faster" if last.passed else "next_right"))
     return conversation.then(Message("assistant", answer), Message("user", "\n\n".join(parts)))
 
 
-def _task(last: Attempt) -> str:
-    if last.passed:
-        return "next_faster"
-    return "next_right"
-
-
-def _row(attempt: Attempt) -> str:
+def attempt_row(attempt: Attempt) -> str:
+    """Returns an attempt in one line of a list."""
     report = attempt.report
     if report is None:
         return f"- {attempt.step}: no kernel ({one_line(attempt.answer.reason)})"
     if attempt.passed:
-        where = WHERE.get(report.clock, "")
-        speed = (
-            f"{attempt.speedup:.2f}x, {outcome_words(report.outcome)} {where}"
-            if attempt.speedup is not None
-            else "not timed"
-        )
-        return f"- {attempt.step}: PASS, {speed.rstrip()}"
+        speed = "not timed"
+        if attempt.speedup is not None:
+            speed = f"{attempt.speedup:.2f}x, {outcome_words(report.outcome)} {WHERE.get(report.clock, '')}".rstrip()
+        return f"- {attempt.step}: PASS, {speed}"
     failure = report.failure
     why = f": {_quoted(failure.message, 160)}" if failure is not None else ""
     return f"- {attempt.step}: {report.verdict}{why}"

@@ -13,7 +13,7 @@ from arena.errors import ArenaError, PlayerFailed
 from arena.models.budget import Budget, Spent, price_words
 from arena.models.conversation import Text, Tool, ToolResult, fill_template, read_template
 from arena.players import tools
-from arena.players.attempts import Attempt
+from arena.players.feedback import attempt_row
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task, trace_header
 from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
@@ -21,7 +21,6 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
 from arena.players.trace import Called, Counted, Returned, TraceRecorder
 from arena.players.workbench import Workbench
-from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import template_names
 from problems.specification import Problem
 
@@ -91,7 +90,7 @@ class TaskTools(Workbench):
             case "new":
                 return tools.starter_text(self._problem, wanted.template)
             case "history":
-                return "\n".join(map(_row, self.attempts)) or "No attempts yet."
+                return "\n".join(map(attempt_row, self.attempts)) or "No attempts yet."
             case "kit_docs":
                 return tools.page_text(wanted.page)
         kernel = tools.kernel_in(wanted.source)
@@ -102,15 +101,6 @@ class TaskTools(Workbench):
         if len(self.attempts) >= self.access.steps:
             return "No attempts are left. The best of your kernels is the one that counts."
         return await self.run(kernel)
-
-
-def _row(attempt: Attempt) -> str:
-    report = attempt.report
-    assert report is not None
-    speed = ""
-    if attempt.speedup is not None:
-        speed = f", {attempt.speedup:.2f}x {outcome_words(report.outcome)} {WHERE.get(report.clock, '')}".rstrip()
-    return f"{attempt.step}: {report.verdict}{speed}"
 
 
 BUDGET = "budget"
