@@ -101,11 +101,12 @@ class Reading:
         return UNREADABLE if cut and self.finish is not None and self.finish.reason == "stop" else self.finish
 
 
-class _Incoming:
+class _Incoming(Hiding):
     """Filters one text of an answer: joins split characters and hides the key."""
 
     def __init__(self, key: Key) -> None:
-        self._characters, self._hiding = codecs.getincrementaldecoder("utf-16-le")(), Hiding(key)
+        super().__init__(key)
+        self._characters = codecs.getincrementaldecoder("utf-16-le")()
 
     @property
     def cut(self) -> bool:
@@ -114,11 +115,7 @@ class _Incoming:
 
     def feed(self, text: str) -> str:
         """Returns the text that can be shown already. Raises ValueError for half a character without the other."""
-        return self._hiding.feed(self._characters.decode(text.encode("utf-16-le", "surrogatepass")))
-
-    def end(self) -> str:
-        """Returns the text that was held back."""
-        return self._hiding.end()
+        return super().feed(self._characters.decode(text.encode("utf-16-le", "surrogatepass")))
 
 
 def _whole(piece: AnyPiece) -> AnyPiece:
