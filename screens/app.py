@@ -27,7 +27,7 @@ from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixt
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from arena.duel.journal import AbandonedDuel, DuelRecord
+    from arena.duel.journal import DuelRecord
     from arena.runs.judge import Notice
     from arena.runs.origin import Origin
     from arena.setting_choice import Choice
@@ -462,7 +462,7 @@ class ArenaApp(TerminalApp):
         from screens.duel.board import DuelBoard
         from screens.duel.replay import ReplayDuelScreen
 
-        def answered(record: DuelRecord | AbandonedDuel | None) -> None:
+        def answered(record: DuelRecord | None) -> None:
             if record is not None and record.path is not None:
                 self.push_screen(ReplayDuelScreen(self, record.path, record.header), lambda _: self.show_duel_board())
 

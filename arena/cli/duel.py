@@ -22,19 +22,9 @@ from arena.cli.options import (
 )
 from arena.cli.output import LiveLine, complain, print_found, print_json, print_line, say, struck, while_it_is_read
 from arena.duel import events
-from arena.duel.card import abandoned_words, duel_report, speed_words, svg_card, text_card, unrated_words, winner_words
+from arena.duel.card import duel_report, result_words, speed_words, svg_card, text_card, unrated_words
 from arena.duel.events import AnyDuelEvent, DuelHeader
-from arena.duel.journal import (
-    ALL,
-    AbandonedDuel,
-    DuelRecord,
-    Rating,
-    abandoned_duels,
-    damage,
-    ratings,
-    read_duel,
-    read_duels,
-)
+from arena.duel.journal import ALL, DuelRecord, Rating, abandoned_duels, damage, ratings, read_duel, read_duels
 from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import UsageError
@@ -243,10 +233,10 @@ def duels(ctx: click.Context, category: str, as_json: bool) -> None:
     found = ratings(records)
     if as_json:
         duels = [{"header": each.header, "ended": each.ended, "voided": each.voided} for each in records]
-        undecided = [{"header": each.header, "abandoned": abandoned_words(each.state)} for each in abandoned]
+        undecided = [{"header": each.header, "abandoned": result_words(each)} for each in abandoned]
         print_json({"ratings": found, "duels": duels, "abandoned": undecided})
     else:
-        _print(records, abandoned, found, category)
+        _print([*records, *abandoned], found, category)
     if voids.damaged:
         complain(voids.damaged, DAMAGED_ADVICE)
     for path, error in damaged.items():
@@ -256,9 +246,8 @@ def duels(ctx: click.Context, category: str, as_json: bool) -> None:
         ctx.exit(ExitCode.ENVIRONMENT)
 
 
-def _print(records: list[DuelRecord], abandoned: list[AbandonedDuel], found: list[Rating], category: str) -> None:
-    listed: list[DuelRecord | AbandonedDuel] = [*records, *abandoned]
-    duels = sorted(listed, key=lambda duel: duel.header.created)
+def _print(records: list[DuelRecord], found: list[Rating], category: str) -> None:
+    duels = sorted(records, key=lambda duel: duel.header.created)
     if not duels:
         print_line("No duel was played yet: `pkb-arena duel 1 --left house --right baseline` is a first one.")
         return
@@ -273,13 +262,9 @@ def _print(records: list[DuelRecord], abandoned: list[AbandonedDuel], found: lis
         header = record.header
         when = time.strftime("%d %b %H:%M", time.localtime(header.created))
         names = f"{header.left.name} vs {header.right.name}"
-        voided = None
-        if isinstance(record, DuelRecord):
-            outcome, voided = winner_words(header, record.ended), record.voided
-            outcome = "; ".join(filter(None, [outcome, unrated_words(header, record.ended)]))
-        else:
-            outcome = abandoned_words(record.state)
+        unrated = unrated_words(header, record.ended) if record.ended is not None else ""
+        outcome = "; ".join(filter(None, [result_words(record), unrated]))
         line = f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {outcome}"
-        print_line(f"{struck(line)}  {voided.words}" if voided is not None else line)
+        print_line(f"{struck(line)}  {record.voided.words}" if record.voided is not None else line)
         name = record.path.stem if record.path is not None else header.duel_id
         print_line(f"              `pkb-arena replay {name}`")

@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, DuelPlayer, Finalist, SideName, Winner
+from arena.duel.journal import DuelRecord
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
 from arena.records.report_text import speed_span, verdict_span, where_words
@@ -56,6 +57,13 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
     return f"{header.player(ended.winner).short} wins: {ended.reason}"
+
+
+def result_words(record: DuelRecord) -> str:
+    """Returns `winner_words`, or `abandoned_words` of a duel that was not decided."""
+    if record.ended is not None:
+        return winner_words(record.header, record.ended)
+    return abandoned_words(record.state or DuelState(record.header))
 
 
 def abandoned_words(state: DuelState) -> str:

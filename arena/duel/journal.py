@@ -7,7 +7,6 @@ import errno
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -37,27 +36,16 @@ SILENT_S = 900.0
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
-    """A decided duel."""
+    """A duel that was decided, or abandoned after a kernel of it was judged."""
 
     header: DuelHeader
-    ended: DuelEnded
+    ended: DuelEnded | None
     path: Path | None = None
     """The journal's file; None for a duel without one."""
     voided: Void | None = None
     """The mark because of which it does not count for ratings; None: it counts."""
-
-
-@dataclass(frozen=True)
-class AbandonedDuel:
-    """A duel that was not decided, although a kernel of it was judged. It is not rated."""
-
-    state: DuelState
-    path: Path
-
-    @property
-    def header(self) -> DuelHeader:
-        """The players, the problem and the rules."""
-        return self.state.header
+    state: DuelState | None = None
+    """The end of an abandoned duel, which is not rated; None: it was decided."""
 
 
 def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
@@ -136,7 +124,7 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
     return found, damaged
 
 
-def abandoned_duels(folder: Path) -> list[AbandonedDuel]:
+def abandoned_duels(folder: Path) -> list[DuelRecord]:
     """Returns the duels that were abandoned after a verdict, or whose journal ends early, oldest first."""
     found = []
     for path in files_in(folder):
@@ -150,7 +138,7 @@ def abandoned_duels(folder: Path) -> list[AbandonedDuel]:
             if not state.over:
                 state.apply(Abandoned(at=state.at, reason="its journal ends early"))
             if state.ended is None and any(each.judged for side in SIDES for each in state.side(side).attempts):
-                found.append(AbandonedDuel(state, path))
+                found.append(DuelRecord(state.header, None, path, state=state))
     return found
 
 
@@ -219,7 +207,7 @@ def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
     by_category: dict[str, list[DuelRecord]] = {}
     for record in sorted(records, key=lambda record: record.header.created):
         oneself = record.header.left.name == record.header.right.name
-        if record.voided is None and not oneself and not record.ended.never_played:
+        if record.ended and record.voided is None and not oneself and not record.ended.never_played:
             by_category.setdefault(ALL, []).append(record)
             by_category.setdefault(record.header.category, []).append(record)
     return [rating for category, played in by_category.items() for rating in _rate(category, played)]
@@ -234,7 +222,7 @@ def _rate(category: str, records: list[DuelRecord]) -> list[Rating]:
         for player in players:
             if player not in skills:
                 skills[player], tally[player] = model.rating(name=player), [0, 0, 0]
-        winner = record.ended.winner
+        winner = record.ended.winner if record.ended is not None else "draw"
         ranks = {"left": [1.0, 2.0], "right": [2.0, 1.0], "draw": [1.0, 1.0]}[winner]
         rated = model.rate([[skills[player]] for player in players], ranks=ranks)
         for player, side, (skill,) in zip(players, ("left", "right"), rated, strict=True):

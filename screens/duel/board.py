@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from arena.duel.card import abandoned_words, winner_words
+from arena.duel.card import result_words
 from arena.duel.events import short_name
-from arena.duel.journal import ALL, AbandonedDuel, DuelRecord, Rating, abandoned_duels, duel_records, ratings
+from arena.duel.journal import ALL, DuelRecord, Rating, abandoned_duels, duel_records, ratings
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures
@@ -28,7 +28,7 @@ _ONE_ROW_FROM = 110
 """Columns from which a duel fits into one row."""
 
 
-class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
+class DuelBoard(Dialog[DuelRecord | None]):
     """Dismisses with the duel to replay."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
@@ -38,7 +38,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self.services = services
-        self.records: list[DuelRecord | AbandonedDuel] = []
+        self.records: list[DuelRecord] = []
         self.found: list[Rating] = []
         self.category = ALL
 
@@ -115,23 +115,19 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
         self.dismiss(self.records[event.option_index])
 
 
-def _line(record: DuelRecord | AbandonedDuel, width: int) -> Content:
+def _line(record: DuelRecord, width: int) -> Content:
     """Returns one row, or two if it is too narrow: time and problem, then players and result."""
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
     names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
-    if isinstance(record, AbandonedDuel):
-        result, style, voided = abandoned_words(record.state), "$warning", None
-    else:
-        result, style, voided = winner_words(header, record.ended), "$muted", record.voided
     line = Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
         ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
         (f"{names}  ", "$accent"),
-        (printable(result), style),
+        (printable(result_words(record)), "$muted" if record.ended is not None else "$warning"),
     )
-    if voided is None:
+    if record.voided is None:
         return line
-    note = textwrap.fill(printable(voided.words), max(20, width), initial_indent="  ", subsequent_indent="  ")
+    note = textwrap.fill(printable(record.voided.words), max(20, width), initial_indent="  ", subsequent_indent="  ")
     return Content.assemble(line.stylize("strike"), (f"\n{note}", "$warning"))
