@@ -62,6 +62,11 @@ def shown_name(path: Path) -> str:
     return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
 
 
+def listed_name(path: Path) -> str:
+    """Returns a kernel's name in a list: "two-shot", or "two-shot/" for a folder."""
+    return path.stem if path.suffix == ".py" else f"{path.name}/"
+
+
 def texts_of(kernel: Kernel) -> dict[str, str]:
     """Returns the texts of a kernel's files for display, kernel.py first. For a binary file: its size."""
     texts = {MAIN: kernel.source}

@@ -58,6 +58,15 @@ def one_of(id: str, options: Mapping[str, T] | Iterable[T], value: T) -> Select[
     return Select(named.items(), value=value, allow_blank=False, id=id, compact=True)
 
 
+def number(text: str, least: float, most: float) -> float | None:
+    """Returns the number that was typed; None if it is none, or not within the limits."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if least <= found <= most else None
+
+
 def on_the_app(binding: Binding) -> Binding:
     """Turns a binding of the app into one for a modal screen."""
     return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})

@@ -22,9 +22,10 @@ from arena.players.program.jailed import known_programs
 from arena.setting_choice import Choice
 from arena.settings import ModelSettings, load_settings
 from arena.words.untrusted_text import printable
+from arena.workspace.kernel_folder import listed_name
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
-from screens.dialogs import DecidingDialog, Dialog, field, one_of
+from screens.dialogs import DecidingDialog, Dialog, field, number, one_of
 from screens.duel.live import GUEST, YOU, DuelStart, make_players, opponents
 from screens.services import Services
 from screens.widgets.text_lines import PlainStatic
@@ -152,7 +153,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
         own = kernel or services.workspace.last_open(problem)
         variants = services.workspace.variants(own)
-        self._kernels = {f"{YOU}: {_short(path)}" if len(variants) > 1 else YOU: path for path in variants}
+        self._kernels = {f"{YOU}: {listed_name(path)}" if len(variants) > 1 else YOU: path for path in variants}
         """The user's kernels, by the word of the local player."""
         rivals = [word.replace(YOU, RIVAL, 1) for word in self._kernels] if len(self._kernels) > 1 else []
         facts = {GUEST: f"saves in {services.workspace.kernel_path(problem, GUEST)} are submitted"}
@@ -241,7 +242,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
                 self.refuse(f"{row.word} cannot play: see above")
                 return
         minutes, dollars = (self.query_one(f"#{name}", Input).value.strip() for name in ("minutes", "dollars"))
-        clock, limit = _number(minutes, 0.05, 24 * 60), _number(dollars, 1e-6, 1e6)
+        clock, limit = number(minutes, 0.05, 24 * 60), number(dollars, 1e-6, 1e6)
         if clock is None and (minutes or YOU in (left, right)):
             self.refuse("minutes: a number from 0.05 to 1440" + (", or nothing" if left != YOU else ""))
         elif limit is None and dollars:
@@ -282,16 +283,3 @@ async def duel_setup(
     programs = await asyncio.to_thread(known_programs, services.settings)
     device = await asyncio.to_thread(choose_device, services.settings.device)
     return DuelSetup(services, problem, choice, programs, device, kernel)
-
-
-def _short(path: Path) -> str:
-    """A kernel in the lists: "two-shot", or "two-shot/" for a folder."""
-    return path.stem if path.suffix == ".py" else f"{path.name}/"
-
-
-def _number(text: str, least: float, most: float) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if least <= number <= most else None

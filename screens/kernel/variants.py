@@ -11,6 +11,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
+from arena.workspace.kernel_folder import listed_name
 from arena.workspace.kernels import Workspace
 from screens.dialogs import Dialog, field
 from screens.widgets.text_lines import PlainStatic
@@ -31,17 +32,9 @@ class VariantsDialog(Dialog[Path | None]):
 
     def compose(self) -> ComposeResult:
         with self.frame("Kernels", "enter opens · with a name: copies · ^r renames · esc"):
-            marks = ("in the editor" if path == self._path else "" for path in self._found)
-            yield OptionList(
-                *(
-                    Option(
-                        Content.assemble(
-                            f"{path.stem if path.suffix == '.py' else f'{path.name}/':<34} ", (mark, "$accent")
-                        )
-                    )
-                    for path, mark in zip(self._found, marks, strict=True)
-                )
-            )
+            marks = {self._path: "in the editor"}
+            rows = ((f"{listed_name(path):<34} ", (marks.get(path, ""), "$accent")) for path in self._found)
+            yield OptionList(*(Option(Content.assemble(*row)) for row in rows))
             yield field("new name", Input(placeholder="two-shot, or two-shot/ for a folder", compact=True), "below")
             yield PlainStatic("", id="report")
 

@@ -17,7 +17,7 @@ from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from screens.dialogs import DecidingDialog, field, one_of
+from screens.dialogs import DecidingDialog, field, number, one_of
 from screens.model.model_session import ModelPlan
 from screens.widgets.text_lines import PlainStatic
 
@@ -101,15 +101,17 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     @on(Button.Pressed)
     def decide(self) -> None:
-        try:
-            answers = _answers(self.query_one("#answers", Input).value)
-            limit = _limit(self.query_one("#limit", Input).value)
-        except UsageError as error:
-            self.refuse(error.message)
+        answers, limit = (self.query_one(f"#{name}", Input).value.strip() for name in ("answers", "limit"))
+        count, most = number(answers, 1, MOST_ANSWERS), number(limit, 1e-6, 1e12)
+        if count is None or not answers.isdecimal():
+            self.refuse(f"answers: a whole number from 1 to {MOST_ANSWERS}")
+            return
+        if most is None and limit:
+            self.refuse("the limit is a number above 0, or nothing")
             return
         how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
         other_sizes = self.query_one("#sizes", Select).value == OTHER_SIZES
-        plan = self._plan(name, model, how, answers, limit, other_sizes=other_sizes)
+        plan = self._plan(name, model, how, int(answers), most, other_sizes=other_sizes)
         self.run_worker(plan, exclusive=True, exit_on_error=False)
 
     async def _plan(
@@ -136,21 +138,3 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 def _facts(model: ModelSettings) -> str:
     """Returns the provider's name of the model, the provider and the prices."""
     return f"{model.model} · {model.provider} · {price_words(model)}"
-
-
-def _answers(text: str) -> int:
-    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_ANSWERS:
-        raise UsageError(f"answers: a whole number from 1 to {MOST_ANSWERS}")
-    return int(text)
-
-
-def _limit(text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < 1e12:
-        raise UsageError("the limit is a number above 0, or nothing")
-    return limit
