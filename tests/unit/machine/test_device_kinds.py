@@ -92,7 +92,7 @@ def test_new_device_kind_is_judged_by_its_object(fake: Fake, capfdbinary: pytest
     assert end.result.verdict is Verdict.PASS, end.result.detail
     assert end.result.rounds == 2
     assert max(batches.calls for batches in end.result.samples.call) <= fake.pace.calls
-    assert len(fake.settled) == 6  # two ranks in each of three worlds
+    assert len(fake.settled) == 4  # two ranks in each of the two timed worlds
 
 
 def test_unregistered_kind_is_refused_with_registered_ones(
