@@ -240,7 +240,7 @@ class DeviceTime:
             return done
         if side.observations is None or self.clock.rival:
             self._done_delays.setdefault(side.exchange.side, []).append(done - marked)
-        usual = min(map(median, self._done_delays.values()), default=0)
+        usual = min((median(delays) for delays in self._done_delays.values()), default=0.0)
         return max(marked, done - int(usual))
 
     def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:
