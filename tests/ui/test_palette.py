@@ -5,6 +5,7 @@ from textual.command import Command, CommandInput, CommandList, CommandPalette
 from textual.events import Key
 
 from screens.actions import ACTIONS, PLACES, key_of
+from screens.dialogs import doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
 from screens.kernel.screen import KernelScreen
@@ -49,7 +50,8 @@ async def test_palette_over_welcome_works_as_in_problem_list(open_app, services,
         assert not services.first_start  # the welcome counts as read
 
 
-async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_text) -> None:
+async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_text, monkeypatch) -> None:
+    monkeypatch.setattr(doctor, "_findings", list)
     async with open_app() as (app, pilot):
         await pilot.press("f12", "f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
