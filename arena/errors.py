@@ -2,7 +2,7 @@
 
 ArenaError
 ├── UsageError              the request cannot be carried out (exit code 2)
-│   ├── SettingsError       the settings file has an invalid key or value (exit code 3 if it is not readable)
+│   ├── SettingsError       the settings file has an invalid key or value
 │   └── RunRefused          the referee cannot run this setting
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
@@ -57,12 +57,6 @@ class UsageError(ArenaError):
 
 class SettingsError(UsageError):
     """The settings file has an unknown key or an invalid value."""
-
-
-class SettingsUnreadable(SettingsError):
-    """The system does not let this user read the settings file."""
-
-    exit_code = ExitCode.ENVIRONMENT
 
 
 class RunRefused(UsageError):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from arena.errors import SettingsError, SettingsUnreadable, why
+from arena.errors import MachineError, SettingsError, why
 from arena.paths import Paths, make_folder, writing
 
 BUDGET_WORDS = "Measuring time in seconds. Timing stops earlier when both clocks can conclude."
@@ -210,7 +210,7 @@ def load_settings(paths: Paths) -> Settings:
     """Reads the settings file; returns the defaults if there is none.
 
     Raises:
-        SettingsUnreadable: the system does not let this user read the file.
+        MachineError: the system does not let this user read the file.
         SettingsError: it is not UTF-8 text or not TOML, or has an unknown key or an invalid value. A wrong table of a model
             or an agent program is no error: it goes to `wrong`.
     """
@@ -219,10 +219,9 @@ def load_settings(paths: Paths) -> Settings:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
-    except OSError as error:
-        raise SettingsUnreadable(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
+    except (OSError, UnicodeDecodeError) as error:
+        kind = MachineError if isinstance(error, OSError) else SettingsError
+        raise kind(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Services:
     """Settings and workspace at once; catalogue and index of results after `read`, the engine after `make_engine`."""
 
+    warms = True
+    """Whether worlds are prepared. For what is over, none are."""
+
     def __init__(self, paths: Paths, referee: Sequence[str] = ()) -> None:
         """Reads the settings.
 
@@ -113,7 +116,8 @@ class Services:
         from arena.errors import ArenaError
 
         try:
-            await self.engine.warm(setting)
+            if self.warms:
+                await self.engine.warm(setting)
         except ArenaError as error:
             return f"{error.message}: {error.advice}"
         return ""

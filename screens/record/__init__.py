@@ -39,13 +39,6 @@ LAST_S = 4.0
 """The end stands for so long."""
 
 
-class RecordedServices(Services):
-    """No worlds are made ready for what is over."""
-
-    async def warm(self, setting: Setting) -> str:
-        return ""
-
-
 class RecordedKernelScreen(KernelScreen):
     """The kernel screen fed by a journal: no engine, and the setting of then."""
 
@@ -82,7 +75,8 @@ async def _opened(
 ) -> AsyncIterator[tuple[ArenaApp, Pilot[Any], Path]]:
     """The app over a folder of its own, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="pkb-record-") as folder:
-        services = RecordedServices(paths_in(Path(folder)))
+        services = Services(paths_in(Path(folder)))
+        services.warms = False
         services.settings = Settings(problem_dirs=settings.problem_dirs, device="cpu")
         services.first_start = False
         app = ArenaApp(services)

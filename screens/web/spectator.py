@@ -31,7 +31,7 @@ from screens.app import ArenaApp
 from screens.base import BaseScreen
 from screens.duel import DuelScreen
 from screens.kernel.source.source_pane import KERNEL
-from screens.record import RecordedKernelScreen, RecordedServices
+from screens.record import RecordedKernelScreen
 from screens.services import Services
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import SourceBar
@@ -216,7 +216,8 @@ def _added(file: Follower) -> list[bytes]:
 
 def watching_services(folder: Path, settings: Settings) -> Services:
     """Returns services for a temporary folder, with the settings that decide what the app looks like."""
-    services = RecordedServices(paths_in(folder), NO_REFEREE)
+    services = Services(paths_in(folder), NO_REFEREE)
+    services.warms = False
     services.settings = Settings(
         problem_dirs=settings.problem_dirs, theme=settings.theme, keymap=settings.keymap, device="cpu"
     )
