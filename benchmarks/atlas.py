@@ -229,7 +229,11 @@ def _told(result: CellResult, source: str, machines: dict[str, str]) -> Markup:
         time.strftime("%Y-%m-%d", time.gmtime(result.at)),
     )
     changed = "" if result.code == code_hash(source) else "The source has changed since."
-    return _muted(*" · ".join(filter(None, where)), ": ", f"{told or result.detail} {why} {changed}".strip())
+    return _muted(
+        *" · ".join(filter(None, where)),
+        ": ",
+        ". ".join(filter(None, (f"{told or result.detail} {why}".rstrip(), changed))),
+    )
 
 
 def _plot(place: Measured, catalogue: Catalogue, alone: bool = False) -> Markup:
