@@ -6,6 +6,7 @@ nccl   NCCL's device API: windows, barriers and low-latency words for two or mor
 kittens  tiles of ThunderKittens over the peers' memory, with the headers of a checkout
 cpp    C++ for CPU ranks, compiled with gcc
 cuda   CUDA C++ for GPUs, compiled with NVRTC
+recorded  a call's launches, issued again by one C call
 
 Importing the package loads nothing heavy; each module loads what it needs.
 """
