@@ -33,7 +33,7 @@ def record(left: str) -> None:
         kernel = Path(folder) / "kernel.py"
         kernel.write_text(GATHERS, encoding="utf-8")
         side = "kernel.py" if left == "you" else left
-        command = ["duel", "1", "--left", side, "--right", f"model:{NAME}", "--rounds", "2"]
+        command = ["duel", "1", "--left", side, "--right", f"agent:{NAME}", "--rounds", "2"]
         subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)
         (journal,) = paths.duels.glob("*.jsonl")
         # The recorder's own folders do not belong into the recording.

@@ -109,8 +109,8 @@ def tell_duel(path: Path, header: events.DuelHeader, speed: float | None, as_jso
 ROUNDS, ROUNDS_WITH_CLOCK = 3, 20
 """Kernels that a model may submit by default."""
 _PLAYER = (
-    "A kernel file, `house`, `baseline`, a baseline variant as for `run`, `file:DIR`, `model:NAME` (with feedback, as"
-    " `agent:NAME`), or `agent:NAME`: a model or an agent program."
+    "A kernel file, `house`, `baseline`, a baseline variant as for `run`, `file:DIR`, `model:NAME` (its answers are"
+    " independent), or `agent:NAME`: a model that gets its verdicts, or an agent program."
 )
 
 

@@ -37,7 +37,7 @@ def command(port: int) -> None:
     for example in (
         f"generate 1 --model {NAME}",
         f"agent 1 --model {NAME} --steps 4",
-        f"duel 1 --left model:{NAME} --right house",
+        f"duel 1 --left agent:{NAME} --right house",
     ):
         print_line(f"    pkb-arena {example}")
     print_line("In the app: m on a problem asks it, d plays a duel against it.")

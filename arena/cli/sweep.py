@@ -77,7 +77,7 @@ class SweepOrder:
 @click.option(
     "--players",
     metavar="P,P",
-    help="baseline, house, model:NAME, agent:NAME (a model with tools, or an agent program), file:DIR."
+    help="baseline, house, model:NAME, agent:NAME (a model that gets its verdicts, or an agent program), file:DIR."
     " [default: baseline, against itself]",
 )
 @number_option(

@@ -60,15 +60,9 @@ def duel_players(
     Raises:
         UsageError, MachineError: a player cannot play this problem in this setting.
     """
-    left, right = (
-        make_player_or_file(
-            word,
-            owner,
-            Task(problem, setting),
-            PlayerSetup(settings, catalogue, paths, BudgetPool(budget_usd), improves=True),
-        )
-        for word, owner in zip(words, owners, strict=True)
-    )
+    task = Task(problem, setting)
+    setups = [PlayerSetup(settings, catalogue, paths, BudgetPool(budget_usd)) for _ in words]
+    left, right = map(make_player_or_file, words, owners, [task, task], setups)
     return left, right
 
 

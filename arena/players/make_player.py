@@ -174,9 +174,10 @@ class ModelPlayer(Player):
         """
         self.name = name
         self.model = model = find_model(name.name, setup.settings)
-        self.facts = f"{model.model} · {model.provider} · {price_words(model)}"
         self._setup = setup
-        self._feedback = setup.improves or name.kind is PlayerKind.AGENT
+        self._feedback = name.kind is PlayerKind.AGENT
+        how = "gets its verdicts" if self._feedback else "independent answers"
+        self.facts = f"{how} · {model.model} · {model.provider} · {price_words(model)}"
         open_model(name.name, setup.settings)  # raises its errors before anything starts
         setup.pool.close(setup.pool.open(model))
         hide_from_ptrace()  # this process now holds a key

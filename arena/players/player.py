@@ -1,7 +1,7 @@
 """Players: their names, the class `Player`, and the kernel access that a player has while it plays.
 
 baseline, house, baseline-graph ...    a named kernel
-model:NAME                             a model; in sweeps and `generate` its answers are independent of each other
+model:NAME                             a model; its answers are independent of each other
 agent:NAME                             a model that gets its verdicts, or a program: claude-code, ./my_agent.py
 file:DIR                               kernels in a folder, or one file
 you, guest ...                         a user, who plays from a file
@@ -246,8 +246,6 @@ class PlayerSetup:
     """Worked examples in a model's prompt."""
     patience: int | None = None
     """Answers without a gain after which an agent stops; None: no limit."""
-    improves: bool = False
-    """Whether `model:NAME` gets its verdicts and revises its kernel, as `agent:NAME` always does."""
     backend: str | None = None
     """The backend that models must write for, a name of `sandbox.machine.backends`; None: any."""
 

@@ -41,8 +41,8 @@ def head(stage: DemoStage, scenes: int, width: int) -> Content:
 
 
 def player(state: DuelState, name: SideName) -> str:
-    """A player's name in capitals, without "model:"."""
-    return printable(state.header.player(name).name).removeprefix("model:").upper()
+    """A player's name in capitals, without "model:" and the like."""
+    return printable(state.header.player(name).name).rpartition(":")[2].upper()
 
 
 def figure(attempt: AttemptState | None) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
         return "", "$muted", ended.reason
     _, second, speed = final_result(state.header, ended)
     said = outcome(speed)
-    over = printable(second).removeprefix("model:").upper()
+    over = printable(second).rpartition(":")[2].upper()
     if said in CLEAR:
         return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
     return outcome_words(said).upper(), "$foreground", ""
@@ -160,6 +160,6 @@ def small_print(state: DuelState) -> Content:
 def board_rows(found: list[Rating], most: int) -> list[str]:
     """The best players: place, name, rating."""
     return [
-        f"{place} {printable(each.player).removeprefix('model:').upper()[:14]} {each.rating:.0f}"
+        f"{place} {printable(each.player).rpartition(':')[2].upper()[:14]} {each.rating:.0f}"
         for place, each in enumerate(found[:most], 1)
     ]

@@ -310,5 +310,5 @@ def opponents(problem: Problem, models: list[str], programs: list[str], device: 
     """Returns the possible players of a problem, as words of the command line. device: where the ranks run."""
     house = [HOUSE] if problem.house_source is not None else []
     variants = [word for word in VARIANTS if kind_of(device).has_reference_forms and has_variant(problem, word)]
-    writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
-    return [*house, BASELINE, *variants, *writers, GUEST]
+    agents = [f"{AGENT}{name}" for name in dict.fromkeys([*models, *programs])]
+    return [*house, BASELINE, *variants, *agents, *(f"{MODEL}{name}" for name in models), GUEST]

@@ -272,7 +272,8 @@ async def test_written_text_appears_until_kernel_replaces_it(open_app, until, sc
 
 def test_opponents_are_those_that_there_are(services) -> None:
     catalogue = services.read_catalogue()
-    assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", "model:m", "agent:a", "guest"]
+    writers = ["agent:m", "agent:a", "model:m"]
+    assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", *writers, "guest"]
     on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
 

@@ -104,7 +104,8 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
             "agent:alone": "reaches no model, costs nothing",
             "agent:gone": "✗ agent:gone: there is no program 'no-such-program' → install it",
             "agent:claude-code": "✗ agent:claude-code has no model → add it to the settings",
-            "model:opus": "dear · openai_chat · $5 in, $25 out per million tokens",
+            "agent:opus": "gets its verdicts · dear",
+            "model:opus": "independent answers · dear · openai_chat · $5 in, $25 out per million tokens",
             "model:local": "no prices in the settings",
             "model:locked": "NO_SUCH_KEY",
         }

@@ -63,8 +63,14 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
     assert pkb_arena_warm("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
 
 
-def test_model_reads_verdict_and_beats_wrong_file(
-    pkb_arena_warm: CommandLine, home: Path, model_server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("player", ["agent:m", "model:m"])
+def test_only_an_agent_reads_its_verdict_in_a_duel(
+    pkb_arena_warm: CommandLine,
+    home: Path,
+    model_server: ModelServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    player: str,
 ) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(
@@ -76,13 +82,13 @@ def test_model_reads_verdict_and_beats_wrong_file(
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
     done = pkb_arena_warm(
-        "duel", "1", "--left", str(kernel), "--right", "model:m", "--rounds", "2", "--unsafe", "--json", *SETTING
+        "duel", "1", "--left", str(kernel), "--right", player, "--rounds", "2", "--unsafe", "--json", *SETTING
     )
     assert done.returncode == 0, done.stderr
     duel = json.loads(done.stdout)
     assert [attempt["verdict"] for attempt in duel["right"]["attempts"]] == ["WRONG_RESULT", "PASS"]
-    assert (duel["winner"], duel["right"]["attempt"], duel["right"]["player"]) == ("right", 2, "model:m")
-    assert "WRONG_RESULT" in model_server.seen[1].prompt
+    assert (duel["winner"], duel["right"]["attempt"], duel["right"]["player"]) == ("right", 2, player)
+    assert ("WRONG_RESULT" in model_server.seen[1].prompt) is (player == "agent:m")
     journal = home / "data" / "duels" / f"{duel['duel_id']}.jsonl"
     assert '"type":"wrote"' in journal.read_text()
     for path in home.rglob("*"):
