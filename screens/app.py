@@ -217,14 +217,24 @@ class ArenaApp(TerminalApp):
             self.keys_beside = not self.keys_beside
             self.call_after_refresh(lambda: show_keys_beside(self.screen, shown=self.keys_beside))
             return
-        lines = self.screen._compositor.render_strips()
-        shown = "\n".join("".join(segment.text for segment in line) for line in lines)
         focus = keys_in_focus(self.screen)
         scopes: list[Scope] = [
             "everywhere",
             *(each.SCOPE for each in self.screen_stack if isinstance(each, BaseScreen)),
         ]
-        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scopes[-1], focus, shown))
+        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scopes[-1], focus, self._text))
+
+    def action_terms(self) -> None:
+        """Shows the sentence of each term on the screen, or else all terms."""
+        from screens.dialogs import Reader
+        from screens.dialogs.help import TERMS, terms_on
+
+        self._push_once(Reader, "Terms", terms_on(self._text) or TERMS)
+
+    @property
+    def _text(self) -> str:
+        """The text on the screen."""
+        return "\n".join(strip.text for strip in self.screen._compositor.render_strips())
 
     async def action_quit(self) -> None:
         """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""

@@ -6,14 +6,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import UsageError, why
-from arena.paths import Paths, make_folder, module_command, user
+from arena.paths import Paths, make_folder, module_command, unwritable, user
 from arena.records.json_lines import Follower
 from arena.sweep.grid import SweepGrid
-from arena.sweep.journal import JournalDamaged, journals, new_lines, new_name
+from arena.sweep.journal import JournalDamaged, journals, new_lines, new_name, sweep_path
 from sandbox.machine import processes
 from sandbox.referee.lease import Applicant, Urgency, lock_holders
 
@@ -138,6 +139,27 @@ def start_sweep(paths: Paths, options: str) -> str:
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise UsageError(" ".join(said[-2:]) or "the sweep ended at once", f"all it said is in {log}")
     return name
+
+
+def rename_sweep(paths: Paths, work: Work, name: str) -> None:
+    """Renames a sweep and its messages.
+
+    Raises:
+        UsageError: it is running, or the name is taken or is no sweep's name.
+        FolderUnwritable: it could not be renamed.
+    """
+    new = sweep_path(paths.sweeps, name)
+    if work.pid or new.exists():
+        raise UsageError(
+            f"{work.sweep} was not renamed: {'it is running' if work.pid else f'there is a sweep {name}'}",
+            "stop it first" if work.pid else "choose another name",
+        )
+    try:
+        with suppress(FileNotFoundError):
+            new.with_name(f"{work.sweep}.log").rename(new.with_suffix(".log"))
+        new.with_name(f"{work.sweep}.jsonl").rename(new)
+    except OSError as error:
+        raise unwritable(paths.sweeps, error) from None
 
 
 def stop_sweep(work: Work) -> None:

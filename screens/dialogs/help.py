@@ -166,6 +166,10 @@ def _names(row: str) -> list[str]:
     return re.findall(r"\*\*(.+?)\*\*", row.partition(":")[0])
 
 
+class TermsScreen(Reader):
+    """The terms on the screen below."""
+
+
 class HelpScreen(Reader):
     """The help page."""
 

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from arena.errors import ArenaError
-from arena.sweep.underway import Sweeps, Work, runs_under_way, start_sweep, stop_sweep
+from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
 from arena.words.untrusted_text import printable
 from sandbox.referee.lease import queue
 from screens import figures
@@ -24,7 +24,7 @@ from screens.widgets.text_lines import PlainStatic
 
 EVERY_S = 1.0
 HEADS = ("who", "place", "expect", "what", "money", "since")
-NEW = "--name NAME --players house --problems category:collective"
+NEW = "--players house --problems category:collective"
 """The options that a new sweep begins with."""
 
 
@@ -35,6 +35,7 @@ class MachineDialog(Dialog[str | None]):
         Binding("n", "start", "start a sweep"),
         Binding("x", "stop", "stop the sweep; its results are kept"),
         Binding("r", "resume", "resume the sweep"),
+        Binding("ctrl+r", "rename", "rename the sweep"),
     ]
 
     def __init__(self, services: Services) -> None:
@@ -45,7 +46,9 @@ class MachineDialog(Dialog[str | None]):
         self._reading = False
 
     def compose(self) -> ComposeResult:
-        with self.frame("This machine", "enter opens · n new sweep · x stops · r resumes · esc", classes="large"):
+        with self.frame(
+            "This machine", "enter opens a sweep · n new · x stops · r resumes · ^r renames · esc", classes="large"
+        ):
             yield FigureTable(id="work")
             yield PlainStatic("reading…", id="report")
 
@@ -94,7 +97,18 @@ class MachineDialog(Dialog[str | None]):
             if options:
                 self._do(lambda: start_sweep(self._paths, options))
 
-        self.app.push_screen(Ask("New sweep: options of `pkb-arena sweep`", NEW), answered)
+        self.app.push_screen(Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it"), answered)
+
+    def action_rename(self) -> None:
+        """Asks for another name of the sweep under the cursor."""
+        if (work := self._sweep) is None:
+            return
+
+        def answered(name: str | None) -> None:
+            if name and name != work.sweep:
+                self._do(lambda: rename_sweep(self._paths, work, name))
+
+        self.app.push_screen(Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it"), answered)
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""

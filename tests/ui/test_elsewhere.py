@@ -157,10 +157,11 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
 
 
-async def test_help_explains_the_terms_on_the_screen(open_app, until, screen_text) -> None:
+@pytest.mark.parametrize("key", ["f1", "shift+f11"])
+async def test_the_terms_on_the_screen_are_explained(open_app, until, key) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, Reader))
         terms = next(section for section in app.screen._sections if "Terms on this screen" in section)
         assert "**W**: world size" in terms
         assert "library calls" not in terms

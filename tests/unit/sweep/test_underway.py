@@ -7,7 +7,7 @@ from waiting import eventually
 
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.sweep.underway import Sweeps, Work, runs_under_way, start_sweep, stop_sweep
+from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
 from sandbox.referee.lease import Applicant, Note, Urgency, queue
 
 
@@ -51,4 +51,11 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
     with pytest.raises(UsageError, match="not running"):
         stop_sweep(stopped)
     start_sweep(paths, f"--resume --name {name}")
-    row(lambda each: each.place == "done" and "3 of 3" in each.what)
+    with pytest.raises(UsageError, match="running"):
+        rename_sweep(paths, row(lambda each: each.place == "running"), "spring")
+    done = row(lambda each: each.place == "done" and "3 of 3" in each.what)
+    rename_sweep(paths, done, "spring")
+    assert row(lambda each: each.place == "done").sweep == "spring"
+    assert sorted(path.name for path in paths.sweeps.glob("*.*l*")) == ["spring.jsonl", "spring.log"]
+    with pytest.raises(UsageError, match="cannot be"):
+        rename_sweep(paths, done, "../spring")
