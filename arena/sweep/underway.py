@@ -149,11 +149,10 @@ def rename_sweep(paths: Paths, work: Work, name: str) -> None:
         FolderUnwritable: it could not be renamed.
     """
     new = sweep_path(paths.sweeps, name)
-    if work.pid or new.exists():
-        raise UsageError(
-            f"{work.sweep} was not renamed: {'it is running' if work.pid else f'there is a sweep {name}'}",
-            "stop it first" if work.pid else "choose another name",
-        )
+    if work.pid:
+        raise UsageError(f"the sweep {work.sweep} is running", "stop it first")
+    if new.exists():
+        raise UsageError(f"there is a sweep {name} already", "choose another name")
     try:
         with suppress(FileNotFoundError):
             new.with_name(f"{work.sweep}.log").rename(new.with_suffix(".log"))

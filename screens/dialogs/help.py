@@ -157,17 +157,9 @@ def found_in(section: str, words: Sequence[str]) -> str:
 def terms_on(shown: str) -> str:
     """Returns the sentences of the terms that are on the screen. shown: the text on the screen."""
     rows = re.split(r"\n(?=-)", TERMS.partition("\n\n")[2])
-    here = [row for row in rows if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", shown) for name in _names(row))]
+    named = [(re.findall(r"\*\*(.+?)\*\*", row.partition(":")[0]), row) for row in rows]  # "- **A**, **B**: ..."
+    here = [row for names, row in named if any(re.search(rf"(?<!\w){re.escape(each)}(?!\w)", shown) for each in names)]
     return "\n".join(["## Terms on this screen\n", *here]) if here else ""
-
-
-def _names(row: str) -> list[str]:
-    """Returns the names in bold with which a row begins: "- **A**, **B**: ..."."""
-    return re.findall(r"\*\*(.+?)\*\*", row.partition(":")[0])
-
-
-class TermsScreen(Reader):
-    """The terms on the screen below."""
 
 
 class HelpScreen(Reader):

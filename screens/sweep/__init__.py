@@ -78,10 +78,7 @@ def player_heading(player: str) -> str:
 
 
 FOLLOW_S = 0.5
-EMPTY = """No sweep yet. This command starts one; it is shown here while it runs:
-
-    pkb-arena sweep --players baseline,house \\
-        --problems category:collective"""
+EMPTY = "No sweep yet. F11, then n, starts one; it is shown here while it runs."
 _ID, _CELL = 3, 15
 """Widths of an id and of a cell, in columns: the longest words of an outcome with its count."""
 _STATES = ("solved", "unsolved", "wrong", "open")
