@@ -27,7 +27,7 @@ from screens.pane_jump import Stop
 from screens.terminal_app import edit_outside
 from screens.widgets.editor import Editor
 from screens.widgets.source import Source
-from screens.widgets.source_bars import FindBar, LineBar, SourceBar
+from screens.widgets.source_bars import FindBar, LineBar, SourceBar, find_in
 
 
 class EditingScreen(BaseScreen):
@@ -209,7 +209,7 @@ class EditingScreen(BaseScreen):
         """Opens the find bar: for the log if it has the focus, else for the text on the left."""
         log = self.query_one(LogPane)
         if log.has_focus:
-            await self.query_one(ResultPane).find_in_log()
+            await find_in(self.query_one(ResultPane), log)
         else:
             await self._open_bar(FindBar)
 

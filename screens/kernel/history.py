@@ -20,7 +20,7 @@ from screens import figures
 from screens.dialogs.runs import RunsDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.source import SOURCE_STYLES, Source
-from screens.widgets.source_bars import FindBar
+from screens.widgets.source_bars import FindBar, find_in
 from screens.widgets.text_lines import PlainStatic
 
 _KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
@@ -116,10 +116,7 @@ class HistoryScreen(RunsDialog):
             return
         self.comparing = False
         self.show_current()
-        if not (bars := self.query(FindBar)):
-            await self.query_one(".dialog").mount(FindBar())
-            bars = self.query(FindBar)
-        bars.first().open(self.query_one("#revision", Source))
+        await find_in(self.query_one(".dialog"), self.query_one("#revision", Source))
 
     def action_back(self) -> None:
         """Closes the find bar or the search if one is open, else the history."""

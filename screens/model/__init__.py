@@ -30,7 +30,7 @@ from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source
-from screens.widgets.source_bars import FindBar
+from screens.widgets.source_bars import FindBar, find_in
 from screens.widgets.text_lines import PlainStatic
 from screens.widgets.writing import Writing
 
@@ -231,10 +231,7 @@ class ModelScreen(BaseScreen):
         if self.query_one("#model-text", ContentSwitcher).current != "model-source":
             self.say("Find works in finished kernels only")
             return
-        if not (bars := self.query(FindBar)):
-            await self.query_one("#text-pane").mount(FindBar())
-            bars = self.query(FindBar)
-        bars.first().open(self.query_one("#model-source", Source))
+        await find_in(self.query_one("#text-pane"), self.query_one("#model-source", Source))
 
     def action_stop_model(self) -> None:
         if self.session.over:

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input
 from textual.widgets.text_area import Selection
 
@@ -161,6 +162,13 @@ class FindBar(SourceBar):
         source.replace(text, source.document.start, source.document.end)
         source.move_cursor(source.clamp_visitable(cursor), center=True)
         self._say(f"{len(places)} replaced")
+
+
+async def find_in(pane: Widget, source: text_lines.Searched) -> None:
+    """Opens the find bar at the lower end of a pane. It is created on first use, not with the screen."""
+    if not pane.query(FindBar):
+        await pane.mount(FindBar())
+    pane.query_one(FindBar).open(source)
 
 
 class LineBar(SourceBar):

@@ -12,7 +12,6 @@ from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.timing_table import TimingTable
 from screens.kernel.run_update import RunUpdate
 from screens.widgets.key_line import entitle
-from screens.widgets.source_bars import FindBar
 
 PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, OtherSizesPane, LogPane)
 """From top to bottom. To add a pane: write its module in this folder, and list its class here."""
@@ -62,15 +61,6 @@ class ResultPane(Vertical):
         """Returns the pane that is this widget, or contains it."""
         ancestors = widget.ancestors_with_self if widget is not None else []
         return next((node for node in ancestors if isinstance(node, RunPane)), None)
-
-    async def find_in_log(self) -> None:
-        """Opens the find bar for the log, below it."""
-        if not (bars := self.query(FindBar)):
-            await self.mount(FindBar())  # created on first use, not with the screen
-            bars = self.query(FindBar)
-        log = self.pane("log")
-        assert isinstance(log, LogPane)
-        bars.first().open(log)
 
     def set_heights(self, ranks: int | None = None) -> None:
         """Sets heights that do not change while a run goes on or when it ends; with enough room, nor when it fails.
