@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -92,40 +92,30 @@ class MachineDialog(Dialog[str | None]):
 
     def action_start(self) -> None:
         """Asks for the options of a new sweep, and starts it."""
-
-        def answered(options: str | None) -> None:
-            if options:
-                self._do(lambda: start_sweep(self._paths, options))
-
-        self.app.push_screen(Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it"), answered)
+        ask = Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it")
+        self._do_if_given(ask, lambda options: start_sweep(self._paths, options))
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""
-        if (work := self._sweep) is None:
-            return
-
-        def answered(name: str | None) -> None:
-            if name and name != work.sweep:
-                self._do(lambda: rename_sweep(self._paths, work, name))
-
-        self.app.push_screen(Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it"), answered)
+        if (work := self._sweep) is not None:
+            ask = Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it")
+            self._do_if_given(ask, lambda name: rename_sweep(self._paths, work, name))
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
-        if (work := self._sweep) is None or not work.pid:
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._do(lambda: stop_sweep(work))
-
-        text = "Its results are kept, and r resumes it. The run in progress is cancelled."
-        self.app.push_screen(Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run"), answered)
+        if (work := self._sweep) is not None and work.pid:
+            text = "Its results are kept, and r resumes it. The run in progress is cancelled."
+            question = Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run")
+            self._do_if_given(question, lambda _: stop_sweep(work))
 
     def action_resume(self) -> None:
         """Resumes the sweep under the cursor."""
         if (work := self._sweep) is not None and not work.pid:
             self._do(lambda: start_sweep(self._paths, shlex.join(["--resume", "--name", work.sweep])))
+
+    def _do_if_given(self, asks: Dialog[Any], change: Callable[[str], object]) -> None:
+        """Makes a change with the answer of a dialog, if there is one."""
+        self.app.push_screen(asks, lambda given: self._do(lambda: change(given)) if given else None)
 
     def _do(self, change: Callable[[], object]) -> None:
         async def done() -> None:

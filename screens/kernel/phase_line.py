@@ -38,7 +38,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         if name == failed_in:  # even if the phase has ended: its seconds are known then
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
             parts.append((f"✗ {name}{took}{', other kernel' if other is not None else ''}", "error"))
-        elif phase is None and name == "time" and waiting is not None:
+        elif name == "time" and waiting is not None:  # also between rounds, while it measures on
             parts.append((f"▸ {WAITING} {now - waiting.at:.0f} s", "accent"))
             parts.append((f"({printable(waiting.words)})", "accent"))
         elif phase is None:
