@@ -31,7 +31,7 @@ async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_k
         assert (screen.session.state.sha256, one.files) == (one.sha256, {"ops.cu": b"one"})
         await until(pilot, lambda: "kernel.py + 1 file" in screen_text(app))
         await pilot.press("f3")
-        await until(pilot, lambda: "▸ops.cu" in screen_text(app) and "1  one" in screen_text(app))
+        await until(pilot, lambda: all(word in screen_text(app) for word in ("▸ops.cu", "1  one", "read-only")))
 
         type_kernel(screen, "pass\n# typed")
         (folder / "ops.cu").write_text("two")

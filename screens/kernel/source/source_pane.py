@@ -176,7 +176,7 @@ class SourcePane(TitledPane):
         self._copy_key, self._beside, self._mark = copy_key, beside, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
-            entitle(self, view.TITLE, "")
+            entitle(self, view.TITLE, "read-only · $EDITOR edits it" if isinstance(view, FileView) else "")
             return
         row, column = self.editor.cursor_location
         place = f"{row + 1}:{column + 1}"

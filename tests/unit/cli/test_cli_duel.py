@@ -64,7 +64,7 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
 
 
 @pytest.mark.parametrize("player", ["agent:m", "model:m"])
-def test_only_an_agent_reads_its_verdict_in_a_duel(
+def test_only_agents_read_verdicts_in_duels(
     pkb_arena_warm: CommandLine,
     home: Path,
     model_server: ModelServer,
