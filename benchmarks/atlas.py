@@ -47,6 +47,10 @@ _HEADS_MEAN = (
     "Speedups end-to-end and by device time; brackets: 99 % intervals. Of bound: least time of a call on this machine, as a "
     "share of the kernel's time. Limited by: what sets that bound. A click on a heading sorts."
 )
+_DRAWN = (
+    "Filled: end-to-end. Hollow: by device time, where end-to-end time is too noisy. Log scale. Kernels that are not measured yet, "
+    "or whose times are too noisy, are not drawn."
+)
 _PLOT, _TOP, _STEP, _LEFT = 300, 16, 12, 34
 """Heights of the plot and of its upper margin, widths of a column and of the left margin."""
 
@@ -153,9 +157,7 @@ def _index(catalogue: Catalogue, measured: Sequence[Measured], machines: dict[st
         ]
         if found:
             parts.append(element("div", _plot(place, catalogue), class_="card"))
-            parts.append(
-                _muted("Filled: end-to-end. Hollow: by device time, where end-to-end time is too noisy. Log scale.")
-            )
+            parts.append(_muted(_DRAWN))
         parts.append(element("div", table(("problem", "category", *_HEADS), rows, sorts=True), class_="card"))
     return document("Atlas of multi-GPU kernels", *parts, sorts=True)
 
