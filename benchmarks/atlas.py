@@ -48,8 +48,8 @@ _HEADS_MEAN = (
     "share of the kernel's time. Limited by: what sets that bound. A click on a heading sorts."
 )
 _DRAWN = (
-    "Filled: end-to-end. Hollow: by device time, where end-to-end time is too noisy. Log scale. Kernels that are not measured yet, "
-    "or whose times are too noisy, are not drawn."
+    "Filled: end-to-end. Hollow: by device time, where end-to-end time is too noisy. Log scale. Kernels that are not measured "
+    "yet, or whose times are too noisy, are not drawn."
 )
 _PLOT, _TOP, _STEP, _LEFT = 300, 16, 12, 34
 """Heights of the plot and of its upper margin, widths of a column and of the left margin."""
