@@ -36,9 +36,14 @@ class StoppedActivity:
             self.cpu_seconds += max(used, 0.0)
             self.processes += started
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether so many stops are disturbed that chance does not explain them."""
+        return self.disturbed > max(DISTURBED, DISTURBED_SHARE * self.count)
+
     def fault(self, other: str) -> str:
         """The fault in one line; empty if there is none. other: the side that was timed meanwhile."""
-        if self.disturbed <= max(DISTURBED, DISTURBED_SHARE * self.count):
+        if not self.is_fault:
             return ""
         started = f" and started {self.processes} processes" if self.processes else ""
         return (

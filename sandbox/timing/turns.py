@@ -17,7 +17,7 @@ from sandbox.timing.disturbance import Priorities, StoppedActivity
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
-from sandbox.worlds.stopping import CannotStop
+from sandbox.worlds.stopping import Activity, CannotStop
 from sandbox.worlds.world import World
 
 LATE_SECONDS = 0.05
@@ -48,6 +48,8 @@ class Observations:
 
     stopped_activity: StoppedActivity = field(default_factory=StoppedActivity)
     """Activity of its processes while they were stopped."""
+    after_done: StoppedActivity = field(default_factory=StoppedActivity)
+    """Their activity, per rank, from the order to stop after a batch until it is read, at the latest when outputs are copied."""
     ready_seconds: float = 0.0
     """Seconds in which it got ready for batches: assembled arguments and made untimed calls."""
     at_first: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -158,8 +160,10 @@ class Turns:
     def continue_only(self, world: World) -> None:
         """Continues one world and stops all others. A kernel's world first waits until its last outputs are copied."""
         self.stop_all()
-        if any(world in side.worlds for side in self.kernels):
-            self.exchange.await_begun()
+        for side in self.kernels:
+            if world in side.worlds:
+                self.exchange.await_begun()
+                self._note_after_done(side)
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
             # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
@@ -313,6 +317,7 @@ class Turns:
         """Observes the stopped kernels of these sides within a block."""
         for side in stopped:
             self.await_stopped(side, side.worlds[0])
+            self._note_after_done(side)
         started = self.timer.monotonic()
         before = [side.worlds[0].processes.activity() for side in stopped]
         yield
@@ -320,6 +325,13 @@ class Turns:
         for side, activity in zip(stopped, before, strict=True):
             assert side.observations is not None
             side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
+
+    def _note_after_done(self, side: TimedSide) -> None:
+        """Notes what a kernel's processes did after the order to stop, once a batch. Later activity is observed by `watched`."""
+        used, side.exchange.used_since_done = side.exchange.used_since_done, None
+        if used is not None and side.observations is not None:
+            each = used() / side.worlds[0].ranks
+            side.observations.after_done.note(Activity(0.0), Activity(each), 0.0)
 
     def stop(self, side: TimedSide, world: World, rank: int | None = None) -> None:
         """Stops one world, or one of its ranks, and waits until it has stopped.
@@ -409,6 +421,13 @@ class Turns:
             assert observations is not None
             verdict = Verdict.BASELINE_DISTURBED
             fault = observations.stopped_activity.fault(other) or observations.foreign_work.fault
+            late = observations.after_done
+            if not fault and late.is_fault and not self.kind.on_gpus:
+                verdict = Verdict.LATE_OUTPUT
+                fault = (
+                    f"each rank used {late.cpu_seconds:.3g} s of CPU time after it had ended its batch, "
+                    f"in {late.disturbed} of {late.count} batches"
+                )
             if not fault and observations.quickest < floor:
                 verdict = Verdict.IMPOSSIBLE_SPEED
                 fault = f"{observations.quickest:.3f} us per call, but {limiter} alone needs {floor:.3f} us"

@@ -165,6 +165,8 @@ class Exchange:
         self.lost = False
         """Whether a rank has reported lost outputs. A kernel could report them again and again, so only the first counts."""
         self.paper: bool | None = None
+        self.used_since_done: Callable[[], float] | None = None
+        """CPU seconds of the kernel's processes since the order to stop after the last copied batch; None once noted."""
 
     def hand_over_arenas(self) -> None:
         """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""
@@ -257,6 +259,7 @@ class Exchange:
         ended = self.timer.perf_counter_ns()
         if copied:
             # At once, because a system call that writes to outputs goes on until it returns.
+            self.used_since_done = world.processes.meter()
             self.take(*copied)
         if stops and world.processes.pause():
             ended = self.timer.perf_counter_ns()

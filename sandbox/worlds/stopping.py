@@ -60,6 +60,11 @@ class ByGroup:
         """The activity of the world so far."""
         return Activity(self._group.cpu_seconds())
 
+    def meter(self) -> Callable[[], float]:
+        """A function that returns the CPU seconds of the known processes since this call."""
+        before = self._group.cpu_seconds()
+        return lambda: self._group.cpu_seconds() - before
+
     def go_on(self, held: Collection[int] = ()) -> None:
         """Continues all stopped processes except these."""
         processes.pause(held)  # takes effect before they could run again
@@ -107,6 +112,11 @@ class BySignals:
     def activity(self) -> Activity:
         pids = self._tree() if self._kernel else self._known
         return Activity(processes.cpu_seconds(pids), frozenset(pids))
+
+    def meter(self) -> Callable[[], float]:
+        known = self._known  # replaced as a whole by later stops
+        before = processes.cpu_seconds(known)
+        return lambda: processes.cpu_seconds(known) - before
 
     def go_on(self, held: Collection[int] = ()) -> None:
         processes.resume(pid for pid in self._known if pid not in held)

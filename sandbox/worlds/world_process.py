@@ -107,6 +107,10 @@ class WorldProcess:
         """The activity of the stopped processes so far."""
         return self._stopping.activity()
 
+    def meter(self) -> Callable[[], float]:
+        """A function that returns the CPU seconds that the processes of the last stop have used since this call."""
+        return self._stopping.meter()
+
     def resume(self, held: Collection[int] = ()) -> None:
         """Continues stopped processes. held: ranks that stay stopped until `resume_rank`."""
         if self._paused:

@@ -72,6 +72,8 @@ class MadeKernel:
     """Whether a process that was started in a batch still runs at its end."""
     helpers: list[int] = field(default_factory=list)
     """Ids of its processes beside the ranks."""
+    late_cpu_s: float = 0.0
+    """CPU seconds of all ranks after the order to stop at the end of a batch."""
     cpu_share: float = 0.0
     """CPU seconds per second that its processes use, also while they should be stopped."""
     unstoppable: str = ""

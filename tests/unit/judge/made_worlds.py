@@ -331,6 +331,9 @@ class MadeProcesses:
     def activity(self) -> Activity:
         return Activity(self.ranks.kernel.cpu_share * self.ranks.clock.monotonic())
 
+    def meter(self) -> Callable[[], float]:
+        return lambda: self.ranks.kernel.late_cpu_s
+
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         self.pins.append((rank, list(cores)))
 

@@ -40,7 +40,18 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     assert observations.stopped_activity.disturbed == 0
 
 
-def test_kernel_that_cannot_be_stopped_is_not_timed() -> None:
+@pytest.mark.parametrize(("late_cpu_s", "late"), [(0.0003, False), (0.0005, True)])  # of two ranks
+def test_work_after_done_is_late(late_cpu_s: float, late: bool) -> None:
+    rounds = MadeMachine(kernel=MadeKernel(late_cpu_s=late_cpu_s)).rounds()
+    if late:
+        failed = failing(rounds)
+        assert failed.verdict is Verdict.LATE_OUTPUT
+        assert "s of CPU time after it had ended its batch" in failed.failure.message
+    else:
+        rounds.measure()
+
+
+def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
     assert failed.verdict is Verdict.BASELINE_DISTURBED
     assert "it keeps 999 processes" in failed.failure.message
