@@ -41,8 +41,8 @@ from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 
 Compiler = Callable[[str, str, tuple[str, ...]], bytes]
 """Compiles a source for an architecture, with options, to a cubin."""
-compiled: set[str] = set()
-"""Names of this process's kernels."""
+own_kernels = set[str]()
+"""Names of the kernels that this process has compiled."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be requested
 FLOATS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
@@ -205,7 +205,7 @@ def load(
     if attach is not None:
         attach(module)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
-    compiled.update(kernels)
+    own_kernels.update(kernels)
     return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 

@@ -155,7 +155,7 @@ class Node:
     @property
     def is_of_library(self) -> bool:
         """Whether it is a launch of a kernel that the kit has not compiled. The kit sets each byte of the parameters."""
-        return self.kind == KERNEL and self.name not in cuda.compiled
+        return self.kind == KERNEL and self.name not in cuda.own_kernels
 
     @property
     def priority(self) -> int | None:

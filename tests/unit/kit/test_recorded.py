@@ -70,7 +70,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
     monkeypatch.setattr(recorded, "call", made({"cuGraphInstantiateWithFlags": EXECUTION, "cuCtxGetCurrent": 3}))
     monkeypatch.setattr(recorded, "_event", lambda owner: next(events))
     monkeypatch.setattr(recorded, "_stream", lambda lane: SimpleNamespace(cuda_stream=1000 + lane))
-    monkeypatch.setattr(cuda, "compiled", {"own"})
+    monkeypatch.setattr(cuda, "own_kernels", {"own"})
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: HERE, raising=False)
     recorded._address.cache_clear()
