@@ -1,4 +1,4 @@
-"""A whole duel in a real terminal: a person who saves a file against a model that reads its verdict, on CPU ranks."""
+"""A whole duel in a real terminal: a person who saves a file against an agent that reads its verdict, on CPU ranks."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
 
 
 @pytest.mark.usefixtures("jail")
-def test_person_and_model_play_to_end(kernel: Path, model_server: Any) -> None:
+def test_person_and_agent_play_to_end(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         calling(("compile", json.dumps({"source": WRONG}))),
         streamed(fenced(WRONG)),
@@ -50,9 +50,9 @@ def test_person_and_model_play_to_end(kernel: Path, model_server: Any) -> None:
         app.shows("Duel", "minutes", "start")
         app.process.send("\x1b[Z\x1b[Z")  # shift+tab: from the button past the minutes to the right player
         app.process.send(" ")  # enter would start the duel
-        app.shows("baseline", "model:local")
+        app.shows("baseline", "agent:local")
         app.process.send("\x1b[B\x1b[B\r")  # below the house and the baseline
-        app.shows("model:local", "cannot be limited")  # the list has closed, the player is described
+        app.shows("agent:local", "cannot be limited")  # the list has closed, the player is described
         app.process.send("\t\t\r")
         app.shows("no kernel yet", "Hidden until the final")
         app.process.send("\x13")  # ctrl+s submits the file's text

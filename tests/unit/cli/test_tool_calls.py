@@ -29,7 +29,7 @@ async def test_calls_arrive_whole_wherever_they_are_cut(
             streamed(fenced("1.5"), sizes=random_sizes(seed + 20)),
         ]
         agent = made(protocol, steps=2)
-        best = await agent.run()
+        best = await agent.play()
         assert best is not None
         assert (best.step, best.speedup, agent.reason) == (2, 1.5, "steps")
         assert bench.built == [source("broken")]
@@ -51,7 +51,7 @@ async def test_kernel_can_be_watched_while_call_is_written(
         streamed(fenced("1.5")),
     ]
     agent = made(protocol, steps=2)
-    await agent.run()
+    await agent.play()
     events = told(agent)
     drafted = [at for at, event in enumerate(events) if isinstance(event, Drafted)]
     texts = [events[at] for at in drafted]
@@ -78,7 +78,7 @@ async def test_the_conversation_goes_on_as_each_protocol_wants(
     model_server: ModelServer, made: MakeAgent, protocol: str
 ) -> None:
     model_server.replies = [calling(run("oops"), text="Let us see."), streamed(fenced("1.5"))]
-    await made(protocol, steps=2).run()
+    await made(protocol, steps=2).play()
     first, second = (seen.body for seen in model_server.seen)
     names = ["compile", "run", "kit_docs"]
     match protocol:
@@ -134,7 +134,7 @@ async def test_nonsense_call_is_answered_with_error(
 ) -> None:
     model_server.replies = [calling(call), streamed(fenced("1.5"))]
     agent = made(protocol, steps=1)
-    assert await agent.run() is not None
+    assert await agent.play() is not None
     assert (bench.judged, bench.built) == ([source("1.5")], [])
     (result,) = results(model_server.seen[1])
     assert words in result
@@ -162,7 +162,7 @@ async def test_servers_with_own_dialects_are_understood(
         streamed(fenced("1.5")),
     ]
     agent = made(steps=1)
-    assert await agent.run() is not None
+    assert await agent.play() is not None
     assert bench.built == [source("1.1"), source("1.2")]
     events = [event for event in told(agent) if isinstance(event, Returned)]
     assert "cpp.compile" in events[2].text

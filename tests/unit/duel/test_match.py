@@ -422,7 +422,7 @@ def test_file_cannot_take_name_of_another_kernel(player: str, paths: Paths, tmp_
 
 
 def test_the_house_says_what_it_has(paths: Paths, tmp_path: Path) -> None:
-    folder = tmp_path / "allreduce"
+    folder = tmp_path / "collective" / "allreduce"
     shutil.copytree(CATALOGUE.find("1").folder, folder)
     (folder / "house.py").unlink()
     problem = load_problem(folder)

@@ -51,7 +51,7 @@ def test_work_after_done_is_late(late_cpu_s: float, late: bool) -> None:
         rounds.measure()
 
 
-def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
+def test_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
     assert failed.verdict is Verdict.BASELINE_DISTURBED
     assert "it keeps 999 processes" in failed.failure.message
