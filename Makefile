@@ -29,7 +29,7 @@ arena: environment
 	@$(BIN)/pkb-arena
 
 test: lint
-	@echo "Running the tests: 10 to 20 minutes on 2 cores."
+	@echo "Running the tests: 7 to 15 minutes on 2 cores."
 	@if nvidia-smi >/dev/null 2>&1; then $(BIN)/pytest -q -m "gpu and $(TESTS)" tests/gpu; fi
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu and $(TESTS)"
 
