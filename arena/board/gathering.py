@@ -253,8 +253,8 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
     right = [entry for entry in runs if entry.passed and not entry.voided]
     timed = any(entry.interval is not None for entry in right)
     best = next(iter(fastest(runs)), None)
-    return view(
-        Outcome, *filter(None, [best]),
+    times = fields_of(best, "percent gap_closed") | {"speedup": best.median} if best is not None else {}
+    return Outcome(
         player=player,
         kind=kind_of(player),
         place=place,
@@ -263,13 +263,11 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         class_=class_,
         passed=bool(right),
         faster=best is not None and best.outcome == "faster",
-        speedup=best.median if best is not None else None,
         noisy=timed and best is None,
-        one_size_only=None,
-        seconds=0.0,
         backend=(best or right[0]).backend if right else "",
         voided=not right and any(entry.voided for entry in runs),
-    )  # fmt: skip
+        **times,
+    )
 
 
 def _published(published: Published) -> list[PublishedRow]:
