@@ -199,7 +199,8 @@ def print_found(as_json: bool, found: object, *lines: str) -> None:
     """Prints an object as JSON, else the lines that say the same. Raises as `print_line` does."""
     if as_json:
         print_json(found)
-    for line in () if as_json else lines:
+        return
+    for line in lines:
         print_line(line)
 
 
