@@ -41,8 +41,13 @@ def head(stage: DemoStage, scenes: int, width: int) -> Content:
 
 
 def player(state: DuelState, name: SideName) -> str:
+    """The name of a side's player in capitals."""
+    return capitals(state.header.player(name).name)
+
+
+def capitals(name: str) -> str:
     """A player's name in capitals, without "model:" and the like."""
-    return printable(state.header.player(name).name).rpartition(":")[2].upper()
+    return printable(name).rpartition(":")[2].upper()
 
 
 def figure(attempt: AttemptState | None) -> tuple[str, str]:
@@ -137,7 +142,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
         return "", "$muted", ended.reason
     _, second, speed = final_result(state.header, ended)
     said = outcome(speed)
-    over = printable(second).rpartition(":")[2].upper()
+    over = capitals(second)
     if said in CLEAR:
         return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
     return outcome_words(said).upper(), "$foreground", ""
@@ -159,7 +164,4 @@ def small_print(state: DuelState) -> Content:
 
 def board_rows(found: list[Rating], most: int) -> list[str]:
     """The best players: place, name, rating."""
-    return [
-        f"{place} {printable(each.player).rpartition(':')[2].upper()[:14]} {each.rating:.0f}"
-        for place, each in enumerate(found[:most], 1)
-    ]
+    return [f"{place} {capitals(each.player)[:14]} {each.rating:.0f}" for place, each in enumerate(found[:most], 1)]
