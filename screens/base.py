@@ -131,7 +131,6 @@ class BaseScreen(Screen[None]):
 
     def stops(self) -> list[Stop]:
         """Returns every pane that is displayed at this size, with the place of its letter."""
-
         found = []
         for place in self._places():
             region = self.query_one(place.name).region
