@@ -16,7 +16,7 @@ from arena import Arena, RunRefused, UsageError, Verdict
 from arena.paths import Paths
 from arena.records.index import Store
 from arena.runs.engine import Engine
-from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted, Timed
+from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted
 
 SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 RIGHT = """import torch.distributed as dist
@@ -141,8 +141,8 @@ async def test_on_the_real_referee(tmp_path: Path, shared_referee: Any, monkeypa
 
         kinds: list[type] = []
         await told(here.events(1, RIGHT, world=2, device="cpu", preset="tiny", rounds=3), kinds)
-        assert kinds[-1] is Finished
-        assert kinds.index(RunStarted) < kinds.index(Checked) < kinds.index(Timed)
+        # No Timed: a run that other work disturbed ends without a speedup.
+        assert kinds.index(RunStarted) < kinds.index(Checked) < kinds.index(Finished) == len(kinds) - 1
 
         sleeps = f"import time\n{RIGHT.replace('total = ', 'time.sleep(60); total = ')}"
         async with aclosing(here.events(1, sleeps, world=2, device="cpu", preset="tiny", rounds=0)) as events:
