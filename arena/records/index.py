@@ -154,8 +154,10 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def record(self, record: RunRecord) -> None:
-        """Adds a finished run. A run against another kernel is added only if the player started from that kernel.
+    def record(self, record: RunRecord, ended: bool = True) -> None:
+        """Adds a run with a verdict. A run against another kernel is added only if the player started from that kernel.
+
+        ended: if false, the run goes on measuring. Its journal is then read again when the index is opened.
 
         Raises:
             StoreError: it could not be written. It is added from its journal when the index is opened again.
@@ -165,7 +167,8 @@ class Store:
             with self._connection:
                 if (row := _row(record)) is not None:
                     self._connection.execute(_INSERT, row)
-                self._connection.execute(_KNOWN, (f"{record.run_id}.jsonl", -1))
+                if ended:
+                    self._connection.execute(_KNOWN, (f"{record.run_id}.jsonl", -1))
 
         try:
             self._repairing(write)

@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from arena.errors import ArenaError, RefereeFailed
 from arena.machine import calibration
 from arena.machine.calibration import peaks_for
@@ -27,6 +29,7 @@ from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, VARIANTS
 from sandbox.protocol import events
 from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
 
 
 class ResultRecorder:
@@ -43,17 +46,23 @@ class ResultRecorder:
         self._recording: dict[str, asyncio.Task[None]] = {}
         """The tasks that are storing a result, by run id."""
 
-    def start(self, header: RunHeader, result: Result) -> asyncio.Task[None] | None:
-        """Records a result in the background. Returns None for a run that belongs in no index."""
+    def start(self, header: RunHeader, result: Result, *, ended: bool = True) -> asyncio.Task[None] | None:
+        """Records a result in the background, after an earlier one of the run. Returns None if it belongs in no index.
+
+        ended: whether the journal has no later result.
+        """
         if header.versus and not header.origin:
             return None
-        recording = asyncio.create_task(self._record(header, result))
+        earlier = self._recording.get(header.run_id)
+        recording = asyncio.create_task(self._record(header, result, ended, earlier))
         self._recording[header.run_id] = recording
-        recording.add_done_callback(lambda _: self._recording.pop(header.run_id, None))
+        recording.add_done_callback(
+            lambda _: self._recording.pop(header.run_id) if self._recording[header.run_id] is recording else None
+        )
         return recording
 
     async def recorded(self, run_id: str) -> None:
-        """Waits until the result of a finished run is in the store; returns at once for a run without a result."""
+        """Waits until the newest result of a run is in the store; returns at once for a run without a result."""
         if (recording := self._recording.get(run_id)) is not None:
             await asyncio.wait([recording])
 
@@ -63,20 +72,22 @@ class ResultRecorder:
             await asyncio.to_thread(self._store.close)
             self._store = None
 
-    async def _record(self, header: RunHeader, result: Result) -> None:
+    async def _record(self, header: RunHeader, result: Result, ended: bool, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
         try:
-            await asyncio.to_thread(self._write, header, result)
+            await asyncio.to_thread(self._write, header, result, ended)
         except ArenaError as error:
             self._notify(Notice(error.message, error.advice))
         except OSError as error:
             self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
-    def _write(self, header: RunHeader, result: Result) -> None:
+    def _write(self, header: RunHeader, result: Result, ended: bool) -> None:
         sync(self._paths.runs / f"{header.run_id}.jsonl")
         try:
-            self._index().record(record_of(header, result))
+            self._index().record(record_of(header, result), ended)
         finally:
-            if not header.versus:
+            if ended and not header.versus:
                 self._keep_files(header, result)
 
     def _index(self) -> Store:
@@ -267,7 +278,7 @@ class Engine:
         await self._stop_current()
 
     async def recorded(self, run_id: str) -> None:
-        """Waits until the result of a finished run is in the store; returns at once for a run without a result."""
+        """Waits until the newest result of a run is in the store; returns at once for a run without a result."""
         await self._recorder.recorded(run_id)
 
     @property
@@ -361,6 +372,10 @@ class Engine:
                 self._watch(run, BETWEEN_PHASES_S)
             case events.Fatal():
                 self._watch(run, FATAL_S, event.message, event.text)
+            case events.Judged():
+                if run.judged is None:
+                    self._record(run, event.result, ended=False)
+                run.judged = event.result
         run.record(event)
         self._tell(event)
 
@@ -397,13 +412,18 @@ class Engine:
             return
         if self._current is run:
             self._current = None
+        if isinstance(event, events.Finished) and event.result.verdict is Verdict.HARNESS_ERROR and run.judged:
+            self._notify(Notice(f"measuring on ended: {event.result.detail}", "the verdict stays"))
+            event = replace(event, result=run.judged)
         if (result := result_in(run.header, event)) is not None:
-            recording = self._recorder.start(run.header, result)
-            if recording is not None:
-                self._in_background(recording)
+            self._record(run, result, ended=True)
         run.finish(event)
         self.unended.discard(run.run_id)
         self._tell(event)
+
+    def _record(self, run: RunInProgress, result: Result, *, ended: bool) -> None:
+        if (recording := self._recorder.start(run.header, result, ended=ended)) is not None:
+            self._in_background(recording)
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)

@@ -134,6 +134,8 @@ class RunInProgress:
         """The phase in progress, or the last one."""
         self.last_at = time.monotonic()
         """Time of its last event, on this process's monotonic clock."""
+        self.judged: Result | None = None
+        """The verdict so far of a run that goes on measuring."""
         self.watchdog: asyncio.TimerHandle | None = None
         self._journal = journal
         self._cancel = cancel

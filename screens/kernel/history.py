@@ -56,9 +56,6 @@ class HistoryScreen(RunsDialog):
 
     def read_entries(self) -> list[RunRecord | Unrun]:
         ran = self.services.store.history(self.problem.id)
-        standing = self.session.standing
-        if standing is not None and standing.run_id not in {entry.run_id for entry in ran}:
-            ran.append(standing)
         known = {entry.sha256 for entry in ran} | {Kernel(starter(self.problem, BASELINE)).sha256}
         kept = self.services.workspace.kept_of(self.session.path).items()
         unrun = [Unrun(created, sha256) for sha256, created in kept if sha256 not in known]

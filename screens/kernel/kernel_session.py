@@ -11,7 +11,7 @@ from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.profile_process import ProfileRequest
 from arena.records.code_hash import code_hash
-from arena.records.run_record import RunRecord, record_of
+from arena.records.run_record import RunRecord
 from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
@@ -296,14 +296,6 @@ class KernelSession:
     def last_run(self) -> RunInProgress | None:
         """The newest run of this kernel, even if another screen started it."""
         return last[1] if (last := self.services.last_runs.get(self.path)) is not None else None
-
-    @property
-    def standing(self) -> RunRecord | None:
-        """The verdict of a run that goes on measuring, as a record: the index gets one at its end. None: there is none."""
-        run, result = self.last_run, self.state.judged
-        if run is None or result is None or run.run_id != self.state.run_id:
-            return None
-        return record_of(run.header, result)
 
     def take_up(self, run: RunInProgress) -> None:
         """Continues with the last run, which another screen started, as if this session had started it."""

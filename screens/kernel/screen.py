@@ -232,10 +232,11 @@ class KernelScreen(EditingScreen):
         self._mark(event)
         if isinstance(event, Judged | Finished) and not told and self.is_mounted and self.services.settings.bell:
             self.app.bell()
-        self._refresh_standing(event)
+        if not (isinstance(event, Judged) and told):  # of measuring on, only the first and the last result are stored
+            self._refresh_standing(event)
 
     def _refresh_standing(self, event: AnyEvent) -> None:
-        if isinstance(event, Finished) and self.is_mounted:
+        if isinstance(event, Judged | Finished) and self.is_mounted:
             self.start(self.session.refresh_standing(event.run_id), "standings")
 
     def _mark(self, event: AnyEvent) -> None:

@@ -71,7 +71,7 @@ async def test_history_has_verdict_while_measuring_goes_on(open_app, type_kernel
         type_kernel(screen, "measures")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.session.state.measuring_on)
-        assert not app.services.store.history(13)
+        await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "✓ PASS" in screen_text(app))
         assert [entry.run_id for entry in app.screen.entries] == [screen.session.state.run_id]

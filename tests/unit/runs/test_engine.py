@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from stored_runs import entry_in
 from waiting import PATIENCE_S
 
@@ -16,11 +19,22 @@ from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice, RunRequest, judge_to_end
+from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, PhaseStarted, Refused, RunStarted
+from sandbox.protocol.events import (
+    AnyEvent,
+    Cancelled,
+    Finished,
+    Interval,
+    Judged,
+    Log,
+    PhaseStarted,
+    Refused,
+    RunStarted,
+    Speedup,
+)
 from sandbox.protocol.verdict import Verdict
 
 COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
@@ -66,6 +80,61 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert entry is not None
     assert (entry.verdict, entry.median, entry.outcome) == (Verdict.PASS, 1.5, "faster")
+
+
+async def judged(engine: Engine) -> RunInProgress:
+    """A run that goes on measuring after its verdict."""
+    run = await engine.judge(request("measures"))
+    async for event in run.events():
+        if isinstance(event, Judged):
+            break
+    await engine.recorded(run.run_id)
+    return run
+
+
+async def test_verdict_is_indexed_while_measuring_goes_on(engine: Engine, paths: Paths) -> None:
+    run = await judged(engine)
+    entry = entry_in(Store(paths.database, paths.runs), run.run_id)
+    assert entry is not None
+    assert (entry.verdict, entry.median, run.ended) == (Verdict.PASS, 1.5, False)
+
+
+async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths: Paths) -> None:
+    run = await judged(engine)
+    store = Store(paths.database, paths.runs)
+    longer = replace(run.judged, speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None))
+    engine._on_event(Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
+    await engine.recorded(run.run_id)
+    assert [entry.median for entry in store.history(13)] == [1.3]
+
+
+async def test_referee_that_dies_later_leaves_verdict(engine: Engine, paths: Paths) -> None:
+    run = await judged(engine)
+    await engine._kill_referee()
+    end = await run.end()
+    assert isinstance(end, Finished)
+    assert end.result.verdict is Verdict.PASS
+
+
+def test_killed_process_keeps_verdict_of_measuring_on(paths: Paths) -> None:
+    """SIGKILL between the verdict and the end of the measurement."""
+    program = f"""
+import asyncio, os, signal
+from pathlib import Path
+from arena.paths import Paths
+from test_engine import COMMAND, Engine, judged
+async def main():
+    engine = Engine(Paths(*map(Path, {[str(paths.config), str(paths.data), str(paths.state)]})), command=COMMAND)
+    await judged(engine)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    folders = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    for _ in range(2):  # the second time it is read again, because its journal has no end
+        (entry,) = Store(paths.database, paths.runs).history(13)
+        assert (entry.verdict, entry.median) == (Verdict.PASS, 1.5)
 
 
 async def test_a_newer_run_cancels_the_one_in_progress(engine: Engine) -> None:
