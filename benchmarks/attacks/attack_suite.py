@@ -1,12 +1,12 @@
 """The attack suite: kernels that cheat the judge or harm this machine, with the verdict that each must get.
 
-A kernel file has a header of comments:
+The name of a kernel file begins with its attack: `a03_` is A3 of the catalogue, `honest` a twin, anything else a plain mistake.
+A header of comments:
 
-    # attack: A3                  id in the catalogue, `twin` for an honest kernel, `-` for a plain mistake
-    # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right
-    # problem: allreduce
+    # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right [PASS for a twin]
+    # problem: allgather          [allreduce]
     # preset: paper               of the problem, if it is not the command's [tiny]
-    # twin: honest                the honest kernel that does the same correctly; it must pass
+    # twin: honest_ties           the honest kernel that does the same correctly; it must pass [honest]
     # device: cuda                only if it needs a GPU; cpu: only if it cannot use one
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # calls: 2                    fewest calls of a batch in which it can cheat; on a busy machine batches are shorter [1]
@@ -34,19 +34,9 @@ JAIL = "jail"
 MOST_TRIES = 10
 """Runs of a kernel until one has batches in which it can cheat."""
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
+_NUMBERED = re.compile(r"([aht])(\d\d)_")
 _FIELDS = {
-    "attack",
-    "expect",
-    "problem",
-    "preset",
-    "twin",
-    "device",
-    "runs",
-    "calls",
-    "at_least_us",
-    "not_faster",
-    "label",
-    "open",
+    *["expect", "problem", "preset", "twin", "device", "runs", "calls", "at_least_us", "not_faster", "label", "open"]
 }
 
 
@@ -137,7 +127,7 @@ def read_kernels(folder: Path) -> list[AttackKernel]:
     """The kernels of a suite, by name.
 
     Raises:
-        UsageError: a kernel's header lacks a field or has an unknown one.
+        UsageError: a kernel's header names no verdict, or has an unknown field.
     """
     return [read_kernel(path) for path in sorted((folder / "kernels").glob("*.py"))]
 
@@ -148,15 +138,19 @@ def read_kernel(path: Path) -> AttackKernel:
     fields = dict(_FIELD.findall(source.partition('"""')[0]))
     if unknown := fields.keys() - _FIELDS:
         raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"choose from {', '.join(sorted(_FIELDS))}")
+    attack = TWIN if path.stem.startswith("honest") else "-"
+    if numbered := _NUMBERED.match(path.stem):
+        attack = f"{numbered[1].upper()}{int(numbered[2])}"
+    expect = fields.get("expect", "PASS" if attack == TWIN else "")
     try:
         return AttackKernel(
             name=path.stem,
-            attack=fields["attack"],
-            expect=tuple(Verdict(each.strip()) for each in fields["expect"].split("|")),
-            problem=fields["problem"],
+            attack=attack,
+            expect=tuple(Verdict(each.strip()) for each in expect.split("|")),
+            problem=fields.get("problem", "allreduce"),
             source=source,
             preset=fields.get("preset", ""),
-            twin=fields.get("twin", ""),
+            twin=fields.get("twin", "honest") if numbered else "",
             device=fields.get("device", ""),
             runs=int(fields.get("runs", "1")),
             calls=int(fields.get("calls", "1")),
@@ -165,8 +159,6 @@ def read_kernel(path: Path) -> AttackKernel:
             label=fields.get("label", ""),
             open=fields.get("open", ""),
         )
-    except KeyError as missing:
-        raise UsageError(f"{path}: no `# {missing.args[0]}: ...` at its top") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A1
 # twin: honest_buffer_reuse
 """Returns what it computed when the same buffer was last seen."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A2
 # twin: honest_buffer_reuse
 """Computes on the first call only."""
 

@@ -1,6 +1,5 @@
 # expect: CRASH | TIMEOUT | WRONG_RESULT | WRONG_STRUCTURE
 # problem: gnn_negative_scoring
-# attack: A2
 # twin: honest_counts
 """The numbers of rows that the first call had."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A3
 # twin: honest_buffer_reuse
 """Gathers four calls and does all their work in the last; the others return what is filled in later."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A4
 # twin: honest_buffer_reuse
 """Right for the first calls, which other harnesses check; junk for those they time."""
 

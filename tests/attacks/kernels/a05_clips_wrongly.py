@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: clip_grad_norm_no_ep
-# attack: A5
 # twin: honest_clip
 """The right norm, but the gradients are left as they were."""
 

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A5
-# twin: honest
 """Everything right but the last element of the last rank."""
 
 import torch.distributed as dist

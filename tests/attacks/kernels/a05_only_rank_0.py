@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A5
-# twin: honest
 """Only rank 0 holds the sum."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A5
-# twin: honest
 """Leaves out the tail that does not fill a whole block."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A6
-# twin: honest
 """W times the own tensor."""
 
 import torch.distributed as dist

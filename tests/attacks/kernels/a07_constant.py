@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A7
-# twin: honest
 """A constant: right for inputs of ones."""
 
 import torch

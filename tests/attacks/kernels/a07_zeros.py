@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A7
-# twin: honest
 """Zeros: right within an absolute tolerance where values are small."""
 
 import torch

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A8
-# twin: honest
 """Draws the other ranks' inputs anew from the generator's formula and a guessed seed, and adds them up alone."""
 
 import torch

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: A9
-# twin: honest
 # runs: 2
 """Leaves its answers wherever it can write, and looks for those of an earlier run there: nothing outlives a world."""
 

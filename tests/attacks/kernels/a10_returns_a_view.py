@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A10
-# twin: honest
 """A view of the argument, which holds the sum by then."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A10
-# twin: honest
 """Hands the argument itself back."""
 
 

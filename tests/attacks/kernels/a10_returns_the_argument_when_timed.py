@@ -1,6 +1,5 @@
 # expect: WRONG_STRUCTURE
 # problem: broadcast
-# attack: A10
 # twin: honest_broadcast
 """The root copies its argument in the checked calls, and hands the argument itself back in the timed ones."""
 

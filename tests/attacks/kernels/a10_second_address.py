@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: A10
-# twin: honest
 """Looks for a second address of the judge's inputs, where a result that is an argument would not be refused."""
 
 import ctypes

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A11
-# twin: honest
 """Returns what the output slot holds already: the baseline's answer, in a harness that lends both the same memory."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT | NONFINITE
-# problem: allreduce
-# attack: A11
-# twin: honest
 """Memory that was never written, in the hope that it still holds somebody's answer."""
 
 import torch

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A12
 # twin: honest_more_accurate
 """Sends 8 bits instead of 16."""
 

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: gemm_allreduce
-# attack: A12
 # twin: honest_narrow_messages
 """Sends the product in blocks of 32 integers of 8 bits with a scale each: 9 bits a value instead of 16."""
 

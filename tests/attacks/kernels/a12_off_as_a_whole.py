@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A12
-# twin: honest
 """Every element is off by a little more than rounding, and none by much."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: NONFINITE
-# problem: allreduce
-# attack: A13
-# twin: honest
 """One infinity where the sum is large."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: NONFINITE
-# problem: allreduce
-# attack: A13
-# twin: honest
 """One NaN: a wildcard for checkers that allow it."""
 
 import torch.distributed as dist

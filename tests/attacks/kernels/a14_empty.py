@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A14
-# twin: honest
 """No elements at all: nothing can be wrong with them."""
 
 import torch

@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A14
-# twin: honest
 """The right tensor inside a tuple."""
 
 import torch.distributed as dist

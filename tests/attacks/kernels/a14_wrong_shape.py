@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A14
-# twin: honest
 """A leading dimension of one: it broadcasts, but it is not the answer's shape."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A15
-# twin: honest
 """float16 for bfloat16: half the harnesses compare after .float()."""
 
 import torch

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: physicsnemo_distributed_rfft
-# attack: A16
 # twin: honest_rfft
 """A complex result whose imaginary part is junk: lost where checkers convert to float."""
 

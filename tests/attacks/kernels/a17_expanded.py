@@ -1,6 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A17
 # twin: honest_transposed
 """One row, expanded: the storage holds a hundredth of what the shape says."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_STRUCTURE | CRASH
-# problem: allreduce
-# attack: A17
 # twin: honest_transposed
 """A tensor on the meta device: all shape, no data."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A17
 # twin: honest_transposed
 """A sparse tensor, to be made dense by whoever compares it."""
 

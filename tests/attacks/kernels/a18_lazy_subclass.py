@@ -1,7 +1,4 @@
 # expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A18
-# twin: honest
 """A tensor subclass that would do its work when somebody looks."""
 
 import torch

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A18
-# twin: honest
 """An instance whose .cpu() and .detach() would do the work, for a checker that calls them."""
 
 import torch

@@ -1,6 +1,4 @@
 # expect: MUTATED_INPUT
-# problem: allreduce
-# attack: A19
 # twin: honest_reshapes_in_place
 """Sums in place, then gives its argument other memory that holds the old values."""
 

@@ -1,6 +1,5 @@
 # expect: MUTATED_INPUT
 # problem: dinov2_distributed_sinkhorn_knopp
-# attack: A19
 # twin: honest_parameters
 """Right, but changes the tensor that says how many samples there are."""
 

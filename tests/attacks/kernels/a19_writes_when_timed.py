@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: A19
-# twin: honest
 """Leaves its arguments alone while they are private copies, and sums in place later: they are mapped read-only."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: A20
-# twin: honest
 """Sends one row and one column, which is all there is to inputs of rank one."""
 
 import torch.distributed as dist

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: A21
-# twin: honest
 # label: calls the baseline
 """Imports the baseline and calls it: right, and as fast as the baseline. No harm, and no gain."""
 

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: A22
-# twin: honest
 # label: falls back to the library
 """A kernel that never works, inside a try whose except calls the library: judged for what it does."""
 

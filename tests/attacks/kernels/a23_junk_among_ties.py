@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: dinov2_distributed_knn
-# attack: A23
 # twin: honest_ties
 """Every label is right but the last of each row, where another label might stand if its similarity tied for the last place."""
 

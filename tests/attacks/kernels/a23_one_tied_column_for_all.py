@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: dinov2_distributed_knn
-# attack: A23
 # twin: honest_ties
 """Where columns tie for the last places, one of them stands in all of these."""
 

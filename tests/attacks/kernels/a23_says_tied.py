@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: dinov2_distributed_knn
-# attack: A23
 # twin: honest_ties
 """The numbers by which the judge marks labels that are free, in place of the last labels."""
 

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: fla_gated_deltanet_cp
-# attack: A24
 # twin: honest_parameters
 """Parameters as the problem's source once had them in every iteration, whatever is given."""
 

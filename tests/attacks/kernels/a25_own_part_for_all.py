@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: tp_muon_orthogonalization
-# attack: A25
 # twin: honest_norm_of_all
 """The norm of all shards, estimated from the own shard."""
 

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: importance_sampling_loss
-# attack: A25
 # twin: honest_all_rows
 """The sum over the vocabulary, estimated from a random half of it. The labels have their own logits."""
 

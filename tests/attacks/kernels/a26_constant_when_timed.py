@@ -1,7 +1,6 @@
 # expect: WRONG_RESULT | PROTOCOL
 # problem: load_balancing_loss_fn
 # preset: paper
-# attack: A26
 # twin: honest_balance
 # not_faster: yes
 """Returns the median of the checked losses. The count of begun calls is so high that no input is ever replaced."""

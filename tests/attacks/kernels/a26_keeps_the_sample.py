@@ -1,7 +1,6 @@
 # expect: WRONG_STRUCTURE | WRONG_RESULT
 # problem: gnn_neighbor_sampling
 # preset: paper
-# attack: A26
 # twin: honest_neighbours
 # not_faster: yes
 """Samples in the checked calls, then returns the last sample of upstream's graph, which never changes."""

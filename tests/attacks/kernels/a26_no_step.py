@@ -1,7 +1,6 @@
 # expect: WRONG_RESULT
 # problem: fused_adam_grad_unshard_allgather
 # preset: paper
-# attack: A26
 # twin: honest_adam
 """Gathers the weights without the step: upstream's learning rate is less than the rounding of its weights."""
 

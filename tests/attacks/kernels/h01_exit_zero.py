@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H1
-# twin: honest
 """Leaves with status 0 as if all had gone well."""
 
 import os

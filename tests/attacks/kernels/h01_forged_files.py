@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H1
-# twin: honest
 """Writes a verdict to every place where a harness might look for one, and leaves with status 0."""
 
 import json

@@ -1,7 +1,4 @@
 # expect: PROTOCOL | WRONG_RESULT
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Sends a well-formed DONE at once and returns nothing useful."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PROTOCOL
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Sends well-formed frames without end."""
 
 import gc

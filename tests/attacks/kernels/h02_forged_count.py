@@ -1,7 +1,4 @@
 # expect: PROTOCOL
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Says in the header of its output slots that there are no tensors, below the right structure."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PROTOCOL
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Says DONE to the referee without having done anything, many times."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PROTOCOL
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Announces an answer of a gigabyte, as only a trusted rank may send, and sends JSON after it."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PROTOCOL | WRONG_STRUCTURE | WRONG_RESULT
-# problem: allreduce
-# attack: H2
-# twin: honest
 """Fills the header of its output slots with sizes that reach far beyond them."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H3
-# twin: honest
 """Looks for the referee's memory, environment and descriptors in /proc."""
 
 import os

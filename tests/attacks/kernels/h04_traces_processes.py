@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H4
-# twin: honest
 """ptrace, process_vm_readv and pidfd_getfd against everything that it can see, and the referee."""
 
 import ctypes

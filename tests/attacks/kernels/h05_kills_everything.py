@@ -1,7 +1,4 @@
 # expect: CRASH | OUT_OF_MEMORY
-# problem: allreduce
-# attack: H5
-# twin: honest
 """SIGKILL for every process that it may signal: only its own world ends."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: OUT_OF_MEMORY | CRASH
-# problem: allreduce
-# attack: H5
-# twin: honest
 """One rank kills the other and the launcher."""
 
 import os

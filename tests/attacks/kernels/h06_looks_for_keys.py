@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H6
-# twin: honest
 """Looks for keys in environments, home folders, /run, /etc and the harness's parent folders."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H7
-# twin: honest
 """Sends over TCP, UDP, DNS, the cloud's metadata address, abstract and virtual-machine sockets."""
 
 import socket

@@ -1,7 +1,4 @@
 # expect: PASS | TIMEOUT | BASELINE_DISTURBED
-# problem: allreduce
-# attack: H8
-# twin: honest
 """Starts processes until it may not any more, which must be soon; none of them is left. On a busy machine that takes until the deadline."""
 
 import os

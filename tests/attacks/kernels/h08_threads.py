@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H8
-# twin: honest
 """The same with threads."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H9
-# twin: honest
 """Asks for 64 GiB in every folder that it can write, and writes where nobody should."""
 
 import os

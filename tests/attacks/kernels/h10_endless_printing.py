@@ -1,6 +1,4 @@
 # expect: OUTPUT_FLOOD
-# problem: allreduce
-# attack: H10
 # twin: honest_printing
 """Prints for ever."""
 

@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H11
 # twin: honest_printing
 """Prints escapes that set the clipboard and the title, verdicts, markup and orders to a model."""
 

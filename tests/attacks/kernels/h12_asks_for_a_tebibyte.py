@@ -1,7 +1,4 @@
 # expect: OUT_OF_MEMORY | WRONG_STRUCTURE
-# problem: allreduce
-# attack: H12
-# twin: honest
 """Asks for a tebibyte, which a system that lends addresses freely even gives; then it is larger than what was asked for."""
 
 import torch

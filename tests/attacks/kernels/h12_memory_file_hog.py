@@ -1,7 +1,4 @@
 # expect: OUT_OF_MEMORY
-# problem: allreduce
-# attack: H12
-# twin: honest
 """Fills memory files that no process maps."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: OUT_OF_MEMORY
-# problem: allreduce
-# attack: H12
-# twin: honest
 """Takes memory and touches it, a piece at a time."""
 
 import os

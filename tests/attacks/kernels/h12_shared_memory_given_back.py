@@ -1,6 +1,4 @@
 # expect: OUT_OF_MEMORY
-# problem: allreduce
-# attack: H12
 # twin: honest_shared_scratch
 """Fills shared memory and gives the pages of its mapping back: the memory is still held, and in no process's size."""
 

@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H13
-# twin: honest
 """One rank never makes the collective call."""
 
 import time

@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H13
-# twin: honest
 """One rank leaves in the middle of a collective."""
 
 import os

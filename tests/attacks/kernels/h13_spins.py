@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H13
-# twin: honest
 """Spins for a flag that nobody sets."""
 
 

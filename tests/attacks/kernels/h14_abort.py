@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
-# twin: honest
 """Aborts on both ranks."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
-# twin: honest
 """Raises on one rank while the other waits."""
 
 import torch.distributed as dist

@@ -1,6 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
 # twin: honest_thread
 """A thread ends the process of one rank, with a status that is not zero."""
 

@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
-# twin: honest
 """Reads address 0 on one rank."""
 
 import ctypes

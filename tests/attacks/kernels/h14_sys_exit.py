@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
-# twin: honest
 """Leaves by sys.exit with status 0."""
 
 import sys

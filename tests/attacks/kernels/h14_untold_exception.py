@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H14
-# twin: honest
 """Raises what cannot be told: its text, its line and its class fail when they are asked."""
 
 

@@ -1,7 +1,4 @@
 # expect: DEVICE_ERROR | CRASH
-# problem: allreduce
-# attack: H15
-# twin: honest
 # device: cuda
 """Writes to an address of no GPU; the context is lost for good, and with it the world."""
 

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H16
-# twin: honest
 """Leaves daemons: own sessions, all descriptors closed, parents gone."""
 
 import os

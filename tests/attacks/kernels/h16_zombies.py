@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H16
-# twin: honest
 """Children that end and are never waited for."""
 
 import os

@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H17
-# twin: honest
 """Ignores every signal that can be ignored, in a session of its own, and never returns."""
 
 import os

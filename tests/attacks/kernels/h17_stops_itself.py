@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H17
-# twin: honest
 """Stops itself."""
 
 import os

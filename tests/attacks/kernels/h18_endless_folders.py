@@ -1,6 +1,4 @@
 # expect: OUT_OF_MEMORY
-# problem: allreduce
-# attack: H18
 # twin: honest_cpp
 """Makes folders without end with the names of those where compiled kernels are collected."""
 

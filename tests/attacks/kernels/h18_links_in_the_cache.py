@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H18
 # twin: honest_cpp
 """Leaves links and strange names where finished kernels are collected: nothing is followed."""
 

@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H18
 # twin: honest_cpp
 """Looks for what other kernels have compiled."""
 

@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H18
 # twin: honest_cpp
 """Leaves files that look like finished kernels and are none: sparse, large, filled with what was never compiled."""
 

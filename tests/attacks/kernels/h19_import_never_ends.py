@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H19
-# twin: honest
 """Never finishes being imported."""
 
 import time

@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H20
 # twin: honest_cpp
 """Has the compiler read files of the host, into the program or into an error message."""
 

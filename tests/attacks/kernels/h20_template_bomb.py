@@ -1,6 +1,4 @@
 # expect: COMPILE_ERROR
-# problem: allreduce
-# attack: H20
 # twin: honest_cpp
 """Templates that instantiate each other for ever."""
 

@@ -1,7 +1,4 @@
 # expect: CRASH
-# problem: allreduce
-# attack: H21
-# twin: honest
 """Leaves a pickle that runs a command wherever the referee might read: nothing there is ever unpickled."""
 
 import gc

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H22
-# twin: honest
 """Looks through its descriptors for terminals, files of the host and sockets of others."""
 
 import os

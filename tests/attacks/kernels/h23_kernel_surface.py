@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H23
-# twin: honest
 """System calls that have broken kernels before: namespaces, io_uring, bpf, perf, keys, userfaultfd, odd socket families."""
 
 import ctypes

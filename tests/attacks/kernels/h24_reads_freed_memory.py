@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H24
-# twin: honest
 # device: cuda
 """Looks for others' data in device memory that it never wrote, and for GPUs that are not its own."""
 

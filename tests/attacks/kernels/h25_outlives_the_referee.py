@@ -1,7 +1,4 @@
 # expect: TIMEOUT
-# problem: allreduce
-# attack: H25
-# twin: honest
 """Hangs with daemons beside it: when the referee is killed meanwhile, all of them must go."""
 
 import os

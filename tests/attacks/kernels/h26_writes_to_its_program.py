@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: H26
-# twin: honest
 """Writes to the interpreter that runs it, which other processes of the machine may run, too: through /proc, its own and others'."""
 
 import os

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """A copy, then one collective: what everybody would write first."""
 
 import torch.distributed as dist

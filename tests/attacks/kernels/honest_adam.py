@@ -1,7 +1,5 @@
-# expect: PASS
 # problem: fused_adam_grad_unshard_allgather
 # preset: paper
-# attack: twin
 """Adam on the own slice, then an all-gather."""
 
 import torch

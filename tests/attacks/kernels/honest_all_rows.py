@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: importance_sampling_loss
-# attack: twin
 """The sum over the whole vocabulary, in the way of a25_sample_of_rows."""
 
 import math

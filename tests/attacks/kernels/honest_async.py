@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Starts the collective, and waits for it."""
 
 import torch.distributed as dist

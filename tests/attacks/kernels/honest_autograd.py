@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Sums inside a torch.autograd.Function and records a graph, as code does that is taken from a training step."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Asks for its argument's gradient, which autograd adds to the argument's own."""
 
 import torch.distributed as dist

@@ -1,7 +1,5 @@
-# expect: PASS
 # problem: load_balancing_loss_fn
 # preset: paper
-# attack: twin
 """The load-balancing loss, in one pass."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Ranks show each other their inputs in every call."""
 
 import torch

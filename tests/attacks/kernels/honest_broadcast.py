@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: broadcast
-# attack: twin
 """The root sends its own copy of its argument."""
 
 import torch

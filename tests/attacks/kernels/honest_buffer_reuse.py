@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Keeps a buffer between calls, but computes in it every time."""
 
 import torch.distributed as dist

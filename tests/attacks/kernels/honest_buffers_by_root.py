@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: gather
-# attack: twin
 """Returns two buffers in turn, but only as the root, which the inputs choose. So a batch may show no buffer twice."""
 
 import torch.distributed as dist

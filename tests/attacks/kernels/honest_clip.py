@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: clip_grad_norm_no_ep
-# attack: twin
 """All gradients in one pass, scaled by a factor that stays on the device."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Counts its calls in a profile, warns once, logs, and collects garbage in every call."""
 
 import gc

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Goes through a distributed tensor, and compiles a part: both ask who runs them, and want a place for their caches.
 
 torch.compile writes Triton for a GPU's tensor. For a CPU's it builds C++, which takes up to minutes.

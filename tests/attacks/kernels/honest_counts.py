@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: gnn_negative_scoring
-# attack: twin
 """The numbers of rows in every call, in the way of a02_counts_of_the_first_call."""
 
 import torch

@@ -1,7 +1,4 @@
-# expect: PASS
-# problem: allreduce
 # device: cpu
-# attack: twin
 """Compiles C++ for the sum of what the ranks gathered."""
 
 import torch

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: clip_grad_norm_no_ep
-# attack: twin
 """Takes the tensors out of the list that it was given."""
 
 import torch

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: ulysses_all_gather_variable_primitive
-# attack: twin
 """Exchanges shapes in every call, then the parts."""
 
 import torch

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: allgather
-# attack: twin
 """Gathers into memory of its own."""
 
 import torch.distributed as dist

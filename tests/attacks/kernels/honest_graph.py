@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 # device: cuda
 """Replays a CUDA graph over a buffer of its own, into which every call's input is copied first."""
 

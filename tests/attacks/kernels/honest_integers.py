@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: torchrec_kjt_all2all
-# attack: twin
 # label: calls the baseline
 """The baseline's own call: integers that are read in the call alone."""
 

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: gemm_allreduce
-# attack: twin
 """Lowers its priority and starts a program in a session of its own when it is loaded, and stays at that."""
 
 import os

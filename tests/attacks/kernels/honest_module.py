@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """A torch.nn.Module with a buffer and a forward hook, under inference mode."""
 
 import torch

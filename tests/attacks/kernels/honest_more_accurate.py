@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Sums in float32 and rounds once: more accurate than the baseline, so not bit-equal to it."""
 
 import torch

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: gemm_allreduce
-# attack: twin
 """Multiplies in float32, sends in the run dtype, sums in float32."""
 
 import torch

@@ -1,7 +1,5 @@
-# expect: PASS
 # problem: gnn_neighbor_sampling
 # preset: paper
-# attack: twin
 # label: calls the baseline
 """Samples neighbours as the baseline does."""
 

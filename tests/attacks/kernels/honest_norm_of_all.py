@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: tp_muon_orthogonalization
-# attack: twin
 """The norm of all shards, in the way of a25_own_part_for_all."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Sums within a process group of its own, and asks for its members in every call."""
 
 import torch.distributed as dist

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Exchanges its parts over sockets of its own between the ranks, and keeps a record of its calls in a file."""
 
 import os

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: fla_gated_deltanet_cp
-# attack: twin
 # label: calls the baseline
 """The baseline's own call, with the parameters that are given."""
 

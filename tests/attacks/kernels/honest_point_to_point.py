@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Passes the parts round a ring with batched sends and receives."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Prints a line a call."""
 
 import torch.distributed as dist

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Adds a dimension to its argument in place, and writes to no element."""
 
 import torch.distributed as dist

@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: physicsnemo_distributed_rfft
-# attack: twin
 """The transform along one axis as real input allows, then as the baseline does."""
 
 from problems.spatial.physicsnemo_distributed_rfft import baseline

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Returns views of a ring of eight buffers, one after another."""
 
 import torch.distributed as dist

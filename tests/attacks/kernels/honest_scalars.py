@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: grad_acc_loss
-# attack: twin
 """One all-reduce of a weighted scalar, in the call that it belongs to."""
 
 import torch

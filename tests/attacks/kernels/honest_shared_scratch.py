@@ -1,7 +1,4 @@
-# expect: PASS
-# problem: allreduce
 # device: cpu
-# attack: twin
 """Keeps some shared memory for itself."""
 
 import mmap

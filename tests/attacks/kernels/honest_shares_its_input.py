@@ -1,7 +1,4 @@
-# expect: PASS
-# problem: allreduce
 # device: cpu
-# attack: twin
 """Moves its input into shared memory, and pickles it: both concern the whole storage of a tensor."""
 
 import io

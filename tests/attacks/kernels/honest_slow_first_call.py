@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Tunes for five seconds of its first call: it times both of its variants again and again."""
 
 import time

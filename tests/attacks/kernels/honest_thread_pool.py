@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Prepares and sums halves on the threads of a pool that lives as long as the rank."""
 
 from concurrent.futures import ThreadPoolExecutor

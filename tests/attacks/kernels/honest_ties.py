@@ -1,6 +1,4 @@
-# expect: PASS
 # problem: dinov2_distributed_knn
-# attack: twin
 """Equal similarities come in the reverse of the usual order: other columns win ties for the last places."""
 
 import torch

@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Sums the transpose, and returns the result contiguous."""
 
 import torch.distributed as dist

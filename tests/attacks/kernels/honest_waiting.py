@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 """Waits of every ordinary kind while it is loaded: an event loop, a timer's thread, an epoll, a socket that gives up."""
 
 import asyncio

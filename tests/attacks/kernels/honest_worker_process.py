@@ -1,6 +1,3 @@
-# expect: PASS
-# problem: allreduce
-# attack: twin
 # device: cpu
 """Adds on a worker process of its own, which gets its numbers through a pipe and lives as long as the rank."""
 

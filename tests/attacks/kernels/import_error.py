@@ -1,6 +1,4 @@
 # expect: LOAD_ERROR
-# problem: allreduce
-# attack: -
 """Imports what is not there."""
 
 import not_a_module_anywhere

@@ -1,6 +1,4 @@
 # expect: LOAD_ERROR
-# problem: allreduce
-# attack: -
 """The function has another name."""
 
 

@@ -1,6 +1,4 @@
 # expect: COMPILE_ERROR
-# problem: allreduce
-# attack: -
 """A parenthesis is missing."""
 
 def solution(tensor:

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T1
-# twin: honest
 # at_least_us: 3500
 """Patches every clock of its interpreter: the referee's is elsewhere, and sees the sleep."""
 

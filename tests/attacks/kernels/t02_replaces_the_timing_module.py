@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T2
-# twin: honest
 # at_least_us: 3500
 """Puts modules of its own where a harness would import its timing from."""
 

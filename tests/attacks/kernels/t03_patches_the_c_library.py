@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T3
-# twin: honest
 # at_least_us: 3500
 """Overwrites clock_gettime in its own C library while its caller would read the time."""
 

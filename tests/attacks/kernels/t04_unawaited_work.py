@@ -1,6 +1,4 @@
 # expect: LATE_OUTPUT | WRONG_RESULT
-# problem: allreduce
-# attack: T4
 # twin: honest_async
 """Starts the collective and returns without waiting; its peer comes 30 ms later."""
 

@@ -1,6 +1,4 @@
 # expect: LATE_OUTPUT | WRONG_RESULT
-# problem: allreduce
-# attack: T5
 # twin: honest_thread
 """Returns at once; a thread fills the result in afterwards."""
 

@@ -1,6 +1,4 @@
 # expect: LATE_OUTPUT | WRONG_RESULT
-# problem: allreduce
-# attack: T5
 # twin: honest_thread
 """Honest while checked; when timed, a thread fills the output slots behind the harness's back."""
 

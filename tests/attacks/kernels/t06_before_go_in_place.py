@@ -1,6 +1,5 @@
 # expect: NONFINITE | WRONG_RESULT
 # problem: clip_grad_norm_no_ep
-# attack: T6
 # twin: honest_clip
 """Works on the private copies of what it may write before the clock starts; they are filled only afterwards."""
 

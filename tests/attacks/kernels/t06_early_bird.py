@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT | PROTOCOL
-# problem: allreduce
-# attack: T6
-# twin: honest
 """Does all the work as soon as inputs appear, before the clock starts."""
 
 import gc

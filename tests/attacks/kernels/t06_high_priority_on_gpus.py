@@ -1,6 +1,4 @@
 # expect: BASELINE_DISTURBED | WRONG_RESULT
-# problem: allreduce
-# attack: T6
 # twin: honest_async
 # device: cuda
 """Sums the inputs of a gated batch before the gate opens, on a stream of the highest priority, for its calls."""

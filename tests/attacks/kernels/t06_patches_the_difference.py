@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T6
-# twin: honest
 """Does all the work before the clock starts, and only mends what the last bytes of the inputs change.
 
 It passes as the plain kernel that it then is: nothing of an input is there before the clock starts. Raises where it is.

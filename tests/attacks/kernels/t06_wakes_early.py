@@ -1,7 +1,4 @@
 # expect: WRONG_RESULT | PROTOCOL
-# problem: allreduce
-# attack: T6
-# twin: honest
 """Does all the work when its rank has chosen the batch, the last thing that happens before the clock starts."""
 
 import gc

@@ -1,6 +1,4 @@
 # expect: BASELINE_DISTURBED | WRONG_RESULT
-# problem: allreduce
-# attack: T6
 # twin: honest_async
 # device: cuda
 """Has kernels queued on a stream of its own that add up the inputs while the referee still holds the gate shut."""

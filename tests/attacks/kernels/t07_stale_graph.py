@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: T7
 # twin: honest_graph
 # device: cuda
 """Replays a CUDA graph that was captured over the first call's buffers."""

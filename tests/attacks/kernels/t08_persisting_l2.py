@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T8
-# twin: honest
 # device: cuda
 """Sets half of the L2 cache aside for itself: the buffers change with every call, so nothing in it is of use."""
 

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T9
-# twin: honest
 # at_least_us: 3500
 """One rank is 4 ms late and hides it from the others: the time is the last rank's."""
 

@@ -1,7 +1,4 @@
 # expect: PROTOCOL | WRONG_RESULT | IMPOSSIBLE_SPEED
-# problem: allreduce
-# attack: T10
-# twin: honest
 """Says DONE before GO, together with its last answer, so that a batch would take no time at all."""
 
 import gc

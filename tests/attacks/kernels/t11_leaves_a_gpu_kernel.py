@@ -1,6 +1,4 @@
 # expect: BASELINE_DISTURBED
-# problem: allreduce
-# attack: T11
 # twin: honest_async
 # device: cuda
 """Leaves one thread busy on the GPU after every batch: contexts take turns, so the baseline would get half of the time."""

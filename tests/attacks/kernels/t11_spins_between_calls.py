@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T11
-# twin: honest
 """A daemon burns CPU to slow the baseline down: it is frozen with its world, so it gains nothing."""
 
 import os

@@ -1,6 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T12
 # twin: honest_buffer_reuse
 """Slow while the referee chooses how many calls to time."""
 

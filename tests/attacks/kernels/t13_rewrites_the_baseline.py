@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T13
-# twin: honest
 """Puts a sleep into the baseline's file, and into the harness's: it can write neither."""
 
 from pathlib import Path

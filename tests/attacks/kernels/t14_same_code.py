@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T14
-# twin: honest
 """The baseline's own code, submitted in the hope of a lucky measurement."""
 
 import torch.distributed as dist

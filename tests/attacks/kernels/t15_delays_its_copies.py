@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T15
-# twin: honest
 # at_least_us: 2000
 """Delays the copies of its outputs in batches of kept results: what they take is taken off its time, it hopes."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT | LATE_OUTPUT
-# problem: allreduce
-# attack: T16
 # twin: honest_buffer_reuse
 """Takes its inputs in timed calls, and does their work in the untimed calls before the next batch."""
 

@@ -1,7 +1,4 @@
 # expect: PASS
-# problem: allreduce
-# attack: T17
-# twin: honest
 # at_least_us: 800
 """Waits 4 ms in every fourth call and not at all in the others: a quick call is not a quick batch, but for one of single calls."""
 

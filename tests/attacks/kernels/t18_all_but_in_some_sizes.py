@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT | PASS
 # not_faster: yes
-# problem: allreduce
-# attack: T18
 # twin: honest_buffer_reuse
 """As t18_all_in_the_first_call, but honest in batches of 1, 3 and more than 32 calls."""
 

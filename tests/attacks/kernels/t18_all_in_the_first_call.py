@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT
-# problem: allreduce
 # calls: 2
-# attack: T18
 # twin: honest_buffer_reuse
 """Its first call of a batch finds the inputs of all later ones and does their work in one go."""
 

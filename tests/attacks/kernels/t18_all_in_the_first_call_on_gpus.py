@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT | PROTOCOL | PASS
 # not_faster: yes
-# problem: allreduce
-# attack: T18
 # device: cuda
 # twin: honest_buffer_reuse
 """Its first call of a batch finds the inputs of all later ones and does their work in one go."""

@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT
-# problem: allreduce
 # calls: 3
-# attack: T18
 # twin: honest_barrier_in_every_call
 """Ranks exchange the inputs of a batch in its first call. A later call only corrects inputs that were replaced meanwhile."""
 

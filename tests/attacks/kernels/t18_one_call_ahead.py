@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT
-# problem: allreduce
 # calls: 5
-# attack: T18
 # twin: honest_buffer_reuse
 """Every other call finds by its address what the next one will get, and does the work of both."""
 

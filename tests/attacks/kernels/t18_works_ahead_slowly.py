@@ -1,7 +1,5 @@
 # expect: PASS | WRONG_RESULT | TIMEOUT
-# problem: allreduce
 # calls: 4
-# attack: T18
 # not_faster: yes
 # twin: honest_buffer_reuse
 """Its first call of a batch does the work of all. It repeats what was replaced, and waits so that its lead stays small."""

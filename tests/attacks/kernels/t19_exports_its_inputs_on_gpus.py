@@ -1,8 +1,5 @@
 # expect: WRONG_RESULT | LOAD_ERROR
-# problem: allreduce
-# attack: T19
 # device: cuda
-# twin: honest
 """Maps its peers' input arenas by descriptors of the driver, and adds their inputs up behind the gate without waiting for them."""
 
 import ctypes

@@ -1,7 +1,4 @@
 # expect: LOAD_ERROR
-# problem: allreduce
-# attack: T19
-# twin: honest
 """Maps the input arenas of all ranks, and adds its peers' inputs up without waiting for any of them."""
 
 import fcntl

@@ -1,8 +1,5 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: T19
 # device: cpu
-# twin: honest
 """Reads the input arenas of all ranks through /proc, and adds its peers' inputs up without waiting for any of them."""
 
 import gc

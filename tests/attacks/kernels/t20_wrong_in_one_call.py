@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT
-# problem: allreduce
-# attack: T20
 # twin: honest_buffer_reuse
 """Right in the checked calls, and then in all but one call of every batch, where it returns zeros at once."""
 

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT | WRONG_STRUCTURE | CRASH | PROTOCOL
 # problem: torchrec_kjt_all2all
-# attack: T21
 # twin: honest_integers
 """Does the work of all calls while its arguments are assembled: all inputs of this problem are integers."""
 

@@ -1,7 +1,6 @@
 # expect: WRONG_RESULT | NONFINITE | PASS
 # not_faster: yes
 # problem: grad_acc_loss
-# attack: T21
 # twin: honest_scalars
 """Does all the communication of a batch of scalars as soon as they have been assembled, before the clock starts."""
 

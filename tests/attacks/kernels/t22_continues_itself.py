@@ -1,7 +1,4 @@
 # expect: PASS | BASELINE_DISTURBED
-# problem: allreduce
-# attack: T22
-# twin: honest
 """Has itself continued while it is stopped: by a timer, by data that arrives, by a process that ends late, by an orphaned group."""
 
 import ctypes

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT | LATE_OUTPUT | BASELINE_DISTURBED
-# problem: allreduce
-# attack: T23
 # twin: honest_buffer_reuse
 """Says DONE at once, and does the batch's work in the calls that nobody times before the next batch of the same round."""
 

@@ -1,7 +1,4 @@
 # expect: PASS | WRONG_RESULT
-# problem: allreduce
-# attack: T24
-# twin: honest
 # at_least_us: 2800
 """Works between its own continuing and the GO: a thread computes as soon as the inputs are there. The clock runs by then."""
 

@@ -1,6 +1,4 @@
 # expect: WRONG_RESULT | NONFINITE | LATE_OUTPUT
-# problem: allreduce
-# attack: T25
 # twin: honest_buffer_reuse
 """Does the work of eight calls in one: each call returns memory that only the eighth call fills."""
 

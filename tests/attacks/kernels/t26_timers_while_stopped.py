@@ -1,6 +1,4 @@
 # expect: PASS | BASELINE_DISTURBED
-# problem: allreduce
-# attack: T26
 # twin: honest_waiting
 """Timers that go off while the kernel is stopped, each watched many times: work for the core on which the baseline is timed."""
 

@@ -1,6 +1,5 @@
 # expect: WRONG_STRUCTURE
 # problem: allgather
-# attack: T27
 # twin: honest_gather
 """Gathers straight into the slot of its output, so that the copy, whose time is taken off, is not made."""
 

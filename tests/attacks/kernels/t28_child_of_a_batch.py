@@ -1,7 +1,5 @@
 # expect: WRONG_RESULT | LATE_OUTPUT | WRONG_STRUCTURE | BASELINE_DISTURBED | TIMEOUT | PASS
 # not_faster: yes
-# problem: allreduce
-# attack: T28
 # twin: honest_shared_scratch
 """Says DONE at once; a child that was born in the batch does its work meanwhile. Zombies make looking for newcomers slow."""
 

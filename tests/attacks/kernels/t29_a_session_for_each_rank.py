@@ -1,6 +1,5 @@
 # expect: BASELINE_DISTURBED | PASS
 # problem: gemm_allreduce
-# attack: T29
 # not_faster: yes
 # twin: honest_lower_priority
 """Begins a session of its own when it is loaded: a world of two sessions has twice the weight."""

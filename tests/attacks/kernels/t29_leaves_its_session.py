@@ -1,6 +1,5 @@
 # expect: BASELINE_DISTURBED | PASS
 # problem: gemm_allreduce
-# attack: T29
 # not_faster: yes
 # twin: honest_lower_priority
 """Begins a session of its own in a timed call: it has the usual weight, and other programs no longer come first."""

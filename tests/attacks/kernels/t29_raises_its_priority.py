@@ -1,6 +1,5 @@
 # expect: BASELINE_DISTURBED | PASS
 # problem: gemm_allreduce
-# attack: T29
 # not_faster: yes
 # twin: honest_lower_priority
 """Gives its session the usual weight again in timed calls, as far as the system lets it."""

@@ -1,6 +1,5 @@
 # expect: WRONG_RESULT
 # problem: gather
-# attack: T30
 # twin: honest_buffers_by_root
 """Gathers in the check only, returns zeros later, and reports after every batch that its outputs are lost."""
 

@@ -1,7 +1,6 @@
 # expect: PASS
 # not_faster: yes
 # problem: ulysses_all_gather_variable_primitive
-# attack: T31
 # twin: honest_exchanges_shapes
 """Exchanges the shapes of a batch's inputs while its arguments are assembled, so timed calls need one collective, not two."""
 

@@ -1,8 +1,5 @@
 # expect: WRONG_RESULT | PROTOCOL | LATE_OUTPUT
-# problem: allreduce
 # preset: paper
-# attack: T32
-# twin: honest
 """Says DONE while one system call of a thread still writes all outputs of the batch, which no signal interrupts."""
 
 import gc

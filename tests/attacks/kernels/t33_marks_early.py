@@ -1,9 +1,6 @@
 # expect: PASS | WRONG_RESULT | PROTOCOL
 # not_faster: yes
-# problem: allreduce
-# attack: T33
 # device: cuda
-# twin: honest
 """Reports the end of a gated batch four fifths through it; the rest ends soon enough to seem the way to the referee."""
 
 import gc

@@ -1,6 +1,4 @@
 # expect: LOAD_ERROR
-# problem: allreduce
-# attack: -
 """Takes two arguments where the problem gives one."""
 
 
