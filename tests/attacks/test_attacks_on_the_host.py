@@ -16,11 +16,31 @@ def covers(kernel: AttackKernel) -> bool:
     return kernel.attack[0] == "H"
 
 
+ALL_OF_THEM = """
+from importlib import import_module
+from pathlib import Path
+
+looters = [import_module(path.stem) for path in sorted(Path(__file__).parent.glob("[a-z][0-9]*.py"))]
+
+
+def solution(tensor):
+    return [looter.solution(tensor) for looter in looters][-1]
+"""
 KERNELS = {kernel.name: kernel for kernel in read_kernels(Path(__file__).parent)}
 
 
 def test_attack_gets_its_verdict_and_does_no_harm(judged, kernel_name):
     judged(kernel_name)
+
+
+def test_looters_of_one_world_find_nothing(jail, stands, looters):
+    """Two worlds, one after the other: the second one looks for what the first one left behind."""
+    referee, bait = next(stands)
+    files = {f"{each.name}.py": bait.fill(each.source, referee.process.pid).encode() for each in looters}
+    for _ in range(2):
+        result = referee.judge(referee.setting("allreduce"), ALL_OF_THEM, rounds=0, files=files)
+        assert result.verdict is Verdict.PASS, result.failure
+        assert bait.harm(referee.said, jailed=True) == ()
 
 
 def test_the_run_after_a_crash_is_unaffected(referee):
