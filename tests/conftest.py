@@ -1,7 +1,6 @@
 """Isolates every test from the settings, data and terminal of whoever runs it."""
 
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -127,12 +126,6 @@ def shared_referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     referee = SharedReferee(tmp_path_factory.mktemp("referee"), cache)
     yield referee
     referee.close()
-
-
-@pytest.fixture
-def pkb_arena_warm(pkb_arena: CommandLine, shared_referee: Any) -> CommandLine:
-    """As `pkb_arena`, with the shared referee."""
-    return partial(pkb_arena, PKB_TEST_REFEREE=json.dumps(shared_referee.command))
 
 
 @pytest.fixture

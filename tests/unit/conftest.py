@@ -1,5 +1,6 @@
 """A provider of models, scripted agents and a fake GPU driver, as fixtures."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +12,11 @@ import forked_programs
 import model_server as provider
 import pytest
 import scripted_agents
+from scripted_referee import COMMAND
 
 from arena.models import stream as streaming
 from arena.paths import Paths
+from arena.settings import ModelSettings, Settings, save_settings
 
 
 @pytest.fixture
@@ -36,6 +39,29 @@ def made(model_server: Any, bench: Any, paths: Paths, monkeypatch: pytest.Monkey
     monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
     monkeypatch.setenv("TEST_KEY", provider.KEY)
     return partial(scripted_agents.make_agent, model_server, bench, paths)
+
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def pkb_arena_scripted(pkb_arena: CommandLine) -> CommandLine:
+    """As `pkb_arena`, with the scripted referee, which says that it has a jail."""
+    return partial(pkb_arena, PKB_TEST_REFEREE=json.dumps(COMMAND), PKB_SCRIPTED_JAIL="full")
+
+
+@pytest.fixture
+def models(model_server: Any, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The server, with settings that have a model of every protocol at it. The key is in the environment."""
+    models = {
+        name: ModelSettings(
+            provider=name, model="m-1", base_url=model_server.url, key_env="MY_SECRET", price_in=1.0, price_out=10.0, retries=1
+        )
+        for name in provider.PROTOCOLS
+    }  # fmt: skip
+    save_settings(Settings(budget_s=0.1, live_s=0, models=models), paths)
+    monkeypatch.setenv("MY_SECRET", provider.KEY)
+    return model_server
 
 
 WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]

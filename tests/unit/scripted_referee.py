@@ -14,6 +14,8 @@ import msgspec
 from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 
+COMMAND = (sys.executable, "-P", __file__)
+"""Starts it."""
 correct: list[events.Result] = []
 """The result of the kernel that is being timed, if it is cancelled."""
 
@@ -114,4 +116,5 @@ def main() -> None:
                 pass
 
 
-main()
+if __name__ == "__main__":
+    main()

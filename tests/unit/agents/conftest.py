@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import playing_agent
 import pytest
 from no_jail import no_jail
+from scripted_referee import COMMAND as REFEREE
 from waiting import PATIENCE_S
 
 from arena.models.budget import BudgetPool, Spent
@@ -30,7 +30,6 @@ from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
 from sandbox.jail.profiles import WITH_AGENTS, Caps
 
-REFEREE = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())

@@ -1,17 +1,14 @@
 """`--seconds` of `run`: the measuring time that the judge gets, as the scripted referee prints it."""
 
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from scripted_referee import COMMAND
 
 from arena.cli import run
 from arena.runs.engine import Engine
 from sandbox.protocol.verdict import ExitCode
-
-COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 
 
 @pytest.mark.parametrize(("arguments", "said"), [((), "a budget of 2.5 s"), (("--seconds", "4"), "a budget of 4 s")])

@@ -1,21 +1,18 @@
 """`pkb-arena sweep` through its command, with a referee whose outcome is given."""
 
 import json
-import sys
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from scripted_referee import COMMAND
 
 from arena.cli import sweep
 from arena.errors import UsageError
 from arena.runs.engine import Engine
 from arena.sweep.journal import last_plan
 from sandbox.protocol.verdict import ExitCode
-
-COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 
 
 def swept(

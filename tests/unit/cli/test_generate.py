@@ -10,14 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from model_server import KEY, ModelServer, calling, dripping, status, streamed
+from model_server import KEY, ModelServer, Reply, calling, dripping, status, streamed
 from waiting import PATIENCE_S, all_end, eventually
 
 from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
-TIMED = (*SETTING[:-1], "1")
 WRONG = "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
 RIGHT = """Peers are read after a barrier.
 
@@ -35,25 +34,9 @@ def solution(tensor):
 """
 
 
-@pytest.fixture
-def models(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """Settings with a model of every provider at the server. The key is in the environment."""
-    lines = []
-    for provider in ("openai_chat", "openai_responses", "anthropic", "gemini"):
-        lines += [
-            f"[models.{provider}]",
-            f'provider = "{provider}"',
-            'model = "m-1"',
-            f'base_url = "{model_server.url}"',
-            'key_env = "MY_SECRET"',
-            "price_in = 1.0",
-            "price_out = 10.0",
-            "retries = 1",
-        ]
-    (home / "config").mkdir(parents=True)
-    (home / "config" / "settings.toml").write_text("\n".join(lines))
-    monkeypatch.setenv("MY_SECRET", KEY)
-    return model_server
+def answer(word: str) -> Reply:
+    """A model's answer with a kernel for the scripted referee."""
+    return streamed(f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n")
 
 
 def no_key_below(*folders: Path) -> None:
@@ -102,17 +85,10 @@ def test_unwritable_folder_is_named_before_any_request(pkb_arena: CommandLine, m
     assert models.seen == []
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("jail")
-def test_harness_errors_are_no_attempts(
-    pkb_arena: CommandLine, models: ModelServer, made_problem: Callable[..., Path], home: Path
-) -> None:
-    settings = home / "config" / "settings.toml"
-    folder = made_problem(baseline="def solution(x):\n    raise RuntimeError\n").parent
-    settings.write_text(f'problem_dirs = ["{folder}"]\n' + settings.read_text())
-    models.replies = [streamed(RIGHT), streamed(RIGHT)]
-    given = ("generate", "total", *SETTING, "--model", "openai_chat", "--attempts", "2", "--json")
-    done = pkb_arena(*given)
+def test_harness_errors_are_no_attempts(pkb_arena_scripted: CommandLine, models: ModelServer) -> None:
+    models.replies = [answer("pass")]
+    given = ("generate", "1", *SETTING, "--model", "openai_chat", "--attempts", "2", "--json")
+    done = pkb_arena_scripted(*given, PKB_SCRIPTED_VERDICT="HARNESS_ERROR")
     said = json.loads(done.stdout)
     assert {attempt["report"]["verdict"] for attempt in said["attempts"]} == {"HARNESS_ERROR"}
     assert (done.returncode, said["pass_at"], said["faster_at"], said["passed"]) == (3, {}, {}, False)
@@ -151,11 +127,9 @@ def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models
     no_key_below(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("jail")
-def test_judged_kernels_are_reported_when_provider_fails(pkb_arena: CommandLine, models: ModelServer) -> None:
-    models.replies = [streamed(WRONG), status("402 Payment Required")]
-    done = pkb_arena("agent", "1", *SETTING, "--model", "anthropic")
+def test_judged_kernels_are_reported_when_provider_fails(pkb_arena_scripted: CommandLine, models: ModelServer) -> None:
+    models.replies = [answer("wrong"), status("402 Payment Required")]
+    done = pkb_arena_scripted("agent", "1", *SETTING, "--model", "anthropic")
     assert done.returncode == 3, done.stderr
     assert "1  ✗ WRONG_RESULT" in done.stdout
     assert "ended: failed: m-1 at 127.0.0.1" in done.stdout
@@ -163,17 +137,16 @@ def test_judged_kernels_are_reported_when_provider_fails(pkb_arena: CommandLine,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["openai_chat", pytest.param("anthropic", marks=pytest.mark.long)])
 @pytest.mark.usefixtures("jail")
 def test_agent_reads_its_verdict_and_fixes_its_kernel(
-    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
 ) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
-    done = pkb_arena("agent", "1", *TIMED, "--model", provider, "--steps", "2", "--budget", "1", "--json")
+    done = pkb_arena("agent", "1", *SETTING, "--model", "openai_chat", "--steps", "2", "--budget", "1", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
-    assert (said["best"], said["passed"], said["player"], said["reason"]) == (2, True, f"agent:{provider}", "steps")
+    assert (said["best"], said["passed"], said["player"], said["reason"]) == (2, True, "agent:openai_chat", "steps")
     assert said["spent"]["usd"] > 0
     assert said["pass_at"] is None
     kernel = Path(said["kernel"])
@@ -221,38 +194,34 @@ def test_agent_compiles_and_runs_kernels_by_its_tools(pkb_arena: CommandLine, mo
     assert "compile says: Your kernel was run." in lines
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("jail")
 def test_attempts_are_independent_and_the_best_is_kept(
-    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+    pkb_arena_scripted: CommandLine, models: ModelServer, tmp_path: Path
 ) -> None:
-    models.replies = [streamed(WRONG), streamed("no", finish="refusal"), streamed(RIGHT), streamed("")]
-    done = pkb_arena(
-        *("generate", "1", *SETTING, "--model", "openai_responses"), *("--attempts", "4", "-o", "best.py", "--json")
-    )
+    models.replies = [answer("wrong"), streamed("no", finish="refusal"), answer("pass"), streamed("")]
+    given = ("generate", "1", *SETTING, "--model", "openai_responses", "--attempts", "4", "-o", "best.py", "--json")
+    done = pkb_arena_scripted(*given)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert [attempt["outcome"] for attempt in said["attempts"]] == ["kernel", "refusal", "kernel", "empty"]
     assert said["pass_at"] == {"1": 0.25, "2": 0.5, "3": 0.75, "4": 1.0}
     assert said["best"] == 3
-    assert "symm.barrier()" in (tmp_path / "best.py").read_text()
+    assert (tmp_path / "best.py").read_text().startswith("pass\n")
     assert len({seen.prompt for seen in models.seen}) == 1
     assert KEY not in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("jail")
-@pytest.mark.further
-def test_right_kernels_are_judged_at_requested_other_sizes(pkb_arena: CommandLine, models: ModelServer) -> None:
-    models.replies = [streamed(WRONG), streamed(RIGHT), streamed(RIGHT)]
+def test_right_kernels_are_judged_at_requested_other_sizes(
+    pkb_arena_scripted: CommandLine, models: ModelServer
+) -> None:
+    models.replies = [answer("wrong"), answer("pass"), answer("pass")]
     given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
-    done = pkb_arena(*given, "--attempts", "2", "--json")
+    done = pkb_arena_scripted(*given, "--attempts", "2", "--json")
     assert done.returncode == 0, done.stderr
     wrong, right = (attempt["report"] for attempt in json.loads(done.stdout)["attempts"])
     assert "other_sizes" not in wrong
     assert [other["verdict"] for other in right["other_sizes"]] == ["PASS"] * 3
     assert "other setting 3 of 3" in done.stderr
-    shown = pkb_arena(*given)
+    shown = pkb_arena_scripted(*given)
     assert "     other sizes: right in 3 other settings, too\n     other size: ✓ M=" in shown.stdout
 
 
@@ -288,22 +257,22 @@ def test_no_process_inherits_key_and_interrupt_ends_all(models: ModelServer, tmp
     no_key_below(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("jail")
-@pytest.mark.further
-def test_model_starts_from_kernel_and_races_it(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(RIGHT.split("```python\n")[1].split("```")[0] + "# slow\n")
-    models.replies = [streamed(RIGHT)]
-    done = pkb_arena("generate", "1", *TIMED, "--model", "anthropic", "--from", "slow.py", "--json")
+def test_model_starts_from_kernel_and_races_it(
+    pkb_arena_scripted: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text("pass\n# slow\n")
+    models.replies = [answer("pass")]
+    given = ("generate", "1", *SETTING[:-1], "1", "--model", "anthropic", "--json", "--from")
+    done = pkb_arena_scripted(*given, "slow.py")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)["origin"]
-    assert said["kernel"] == "slow.py"
-    assert said["report"]["verdict"] == said["report"]["rival"]["verdict"] == "PASS"
-    assert said["report"]["rival"]["sha256"] == said["sha256"]
+    assert (said["kernel"], said["report"]["verdict"], said["report"]["rival"]["verdict"]) == (
+        "slow.py",
+        "PASS",
+        "PASS",
+    )
     assert "timing the best kernel against slow.py" in done.stderr
-    prompt = models.seen[0].prompt
-    assert "# slow" in prompt
-    assert "Its verdict in this setting is PASS." in prompt
-    wrong = pkb_arena("generate", "1", *TIMED, "--model", "anthropic", "--from", "nowhere.py")
+    assert "Its verdict in this setting is PASS." in models.seen[0].prompt
+    wrong = pkb_arena_scripted(*given, "nowhere.py")
     assert wrong.returncode == 2
     assert "there is no kernel file nowhere.py" in wrong.stderr

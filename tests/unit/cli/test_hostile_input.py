@@ -15,7 +15,6 @@ from socket_wires import wires_of
 from arena.errors import SettingsError, UsageError
 from arena.paths import Paths
 from arena.settings import load_settings
-from arena.words.untrusted_text import printable
 from benchmarks.attacks.attack_suite import read_kernels
 from problems.specification import ProblemError, load_problem
 from sandbox.protocol import frames
@@ -95,14 +94,6 @@ def test_a_report_is_bounded_text(length, data):
     mine, theirs = socket.socketpair()
     with mine, theirs:
         assert len(RankWire(0, False, mine, -1, page).report()) <= 4092
-
-
-@given(st.text())
-@settings(max_examples=300, deadline=None)
-def test_what_is_shown_is_inert(text):
-    shown = printable(text)
-    assert not [c for c in shown if (c < " " and c != "\n") or "\x7f" <= c <= "\x9f"]
-    assert printable(shown) == shown
 
 
 TEXT = st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda data: data.decode("latin-1")))

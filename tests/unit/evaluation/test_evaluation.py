@@ -1,12 +1,11 @@
 """What evaluation frameworks share: prompts as a sweep sends them, one judge in turn, verdicts as numbers."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
+from scripted_referee import COMMAND as SCRIPTED
 
 from arena import Arena, Verdict
 from arena.errors import MachineError, UsageError
@@ -19,7 +18,6 @@ from arena.runs.judge import Judgement
 from pkb_arena.evaluation import NUMBERS, SharedJudge, Terms, numbers, report_of, rows, words
 from sandbox.protocol.kernel_files import Kernel
 
-SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 TERMS = Terms(device="cpu", world=2, unsafe=True)
 
 

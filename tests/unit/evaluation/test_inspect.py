@@ -1,11 +1,11 @@
 """The Inspect task with Inspect's own runner and its stand-in for a model. Needs the extra `inspect`."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_referee import COMMAND as SCRIPTED
 
 import arena.api
 from arena.errors import UsageError
@@ -20,7 +20,6 @@ inspect_ai = pytest.importorskip("inspect_ai")
 models = pytest.importorskip("inspect_ai.model")
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of the framework
 
-SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 RIGHT = "pass\ndef solution(tensor):\n    return tensor\n"
 WRONG = RIGHT.replace("pass", "wrong", 1)
 

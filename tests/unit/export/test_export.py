@@ -273,14 +273,6 @@ def test_a_deep_manifest_is_damaged(sweep: Paths, tmp_path: Path) -> None:
         import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")
 
 
-def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: CommandLine) -> None:
-    done = pkb_arena("export", "b")
-    assert done.returncode == 2
-    assert "no result to export" in done.stderr
-    assert not (tmp_path / "b").exists()
-    assert pkb_arena("import", "nowhere").returncode == 2
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -311,7 +303,6 @@ def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep:
     manifest["files"]["kernels/a\0.py"] = "0" * 64
     (odd / "manifest.json").write_text(json.dumps(manifest))
     for code, arguments, words in (
-        (2, ["import", str(tmp_path / "none")], "there is no folder"),
         (2, ["import", str(odd)], "is missing"),
         (2, ["export", str(tmp_path / "new"), "--sweep", "nope"], "choose from spring"),
         (3, ["export", "/proc/nothing/here"], "name a place that can be written"),

@@ -1,10 +1,10 @@
 """A kernel to improve: how it is named, what the prompt says about it, and the run of the new kernel against it."""
 
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from scripted_referee import COMMAND as REFEREE
 
 from arena.board.gathering import gather
 from arena.board.tables import improved_words
@@ -33,7 +33,6 @@ from sandbox.protocol.profile import RankProfile, Span
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(device="cpu", preset="tiny"), Settings())
-REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
 
 
 def find(word: str, paths: Paths, problem: str = "1") -> Origin:

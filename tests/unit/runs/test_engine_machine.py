@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Coroutine
@@ -16,6 +15,7 @@ import pytest
 from fixed_examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from scripted_referee import COMMAND
 from waiting import PATIENCE_S
 
 import arena.runs.engine
@@ -29,7 +29,6 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent
 
-COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 SOURCES = st.sampled_from(["pass", "wait", "wait", "wrong", "refuse", "die", "garbage", "fatal", "hang"])

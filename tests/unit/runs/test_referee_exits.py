@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripted_referee import COMMAND
 from waiting import PATIENCE_S
 
 import arena.runs.engine
@@ -21,7 +22,6 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Cancelled, Finished, PhaseStarted
 from sandbox.protocol.verdict import Verdict
 
-SCRIPTED = str(Path(__file__).parents[1] / "scripted_referee.py")
 PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 WITH_A_CHILD = """
@@ -45,7 +45,7 @@ async def test_late_end_of_old_referee_ends_no_run(
     monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.1)
     monkeypatch.setattr(arena.runs.referee_process, "KILL_S", 60.0)
     child = tmp_path / "child"
-    async with Engine(paths, command=(sys.executable, "-c", WITH_A_CHILD, str(child), SCRIPTED)) as engine:
+    async with Engine(paths, command=(sys.executable, "-c", WITH_A_CHILD, str(child), COMMAND[-1])) as engine:
         given_up = await (await engine.judge(request("hang"))).end()
         assert isinstance(given_up, Finished)
         assert given_up.result.verdict is Verdict.HARNESS_ERROR

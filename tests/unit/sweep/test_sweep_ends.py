@@ -17,23 +17,10 @@ from arena.errors import MachineError
 from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
-from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-WRONG = "```python\ndef solution(tensor):\n    return tensor.clone()\n```\n"
+WRONG, RIGHT = (f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n" for word in ("wrong", "pass"))
 SETTING = ("--device", "cpu", "--rounds", "0", "--one-size", "--unsafe")
-
-
-@pytest.fixture
-def provider(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """The server of model `m` in the settings."""
-    (home / "config").mkdir(parents=True)
-    (home / "config" / "settings.toml").write_text(
-        f'[models.m]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'
-        "price_in = 1.0\nprice_out = 10.0\nretries = 0\n"
-    )
-    monkeypatch.setenv("MY_SECRET", KEY)
-    return model_server
 
 
 def lines(home: Path, kind: str) -> list[dict[str, object]]:
@@ -61,13 +48,22 @@ def test_line_without_room_leaves_nothing_of_itself(paths: Paths, monkeypatch: p
     assert len(list(read_lines(journal.path))) == 1
 
 
-@pytest.mark.slow
 def test_answers_of_model_are_judged_without_key(
-    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
+    pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
 ) -> None:
-    provider.replies = [streamed(WRONG), streamed("I would rather not.")]
-    command = ("sweep", "--players", "model:m", "--problems", "1", "--attempts", "3", *SETTING, "--name", "c", "--json")
-    done = pkb_arena_warm(*command)
+    models.replies = [streamed(WRONG), streamed("I would rather not.")]
+    command = (
+        "sweep",
+        "--players",
+        "model:gemini",
+        "--problems",
+        "1",
+        "--attempts",
+        "3",
+        *SETTING,
+        *("--name", "c", "--json"),
+    )
+    done = pkb_arena_scripted(*command)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["whole"], said["done"]) == (True, 3)
@@ -75,38 +71,48 @@ def test_answers_of_model_are_judged_without_key(
     assert said["scores"][0]["usd"] == pytest.approx(3 * (100 * 1.0 + 50 * 10.0) / 1e6)
     for path in home.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
-    asked = len(provider.seen)
-    again = pkb_arena_warm(*command, "--resume")
+    asked = len(models.seen)
+    again = pkb_arena_scripted(*command, "--resume")
     assert again.returncode == 0
-    assert len(provider.seen) == asked
+    assert len(models.seen) == asked
 
 
-@pytest.mark.slow
-def test_agent_counts_only_what_it_submits(pkb_arena_warm: CommandLine, provider: ModelServer, home: Path) -> None:
-    right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
-    provider.replies = [streamed(WRONG), streamed(right)]
-    done = pkb_arena_warm("sweep", "--players", "agent:m", "--problems", "1", "--steps", "2", *SETTING, "--name", "c")
+def test_agent_counts_only_what_it_submits(pkb_arena_scripted: CommandLine, models: ModelServer, home: Path) -> None:
+    models.replies = [streamed(WRONG), streamed(RIGHT)]
+    done = pkb_arena_scripted(
+        "sweep", "--players", "agent:openai_chat", "--problems", "1", "--steps", "2", *SETTING, "--name", "c"
+    )
     assert done.returncode == 0, done.stderr
     assert [line["verdict"] for line in lines(home, "result")] == ["PASS"]
-    assert len(provider.seen) == 2
-    assert "WRONG_RESULT" in provider.seen[1].prompt
+    assert len(models.seen) == 2
+    assert "WRONG_RESULT" in models.seen[1].prompt
     (path,) = (home / "data" / "traces").glob("*.jsonl")
     assert lines(home, "result")[0]["trace_id"] == path.stem
 
 
-@pytest.mark.slow
 def test_missing_provider_is_exit_code_and_way_on(
-    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
+    pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
 ) -> None:
-    provider.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
-    command = ("sweep", "--players", "baseline,model:m", "--problems", "1", "--attempts", "2", *SETTING, "--name", "c")
-    done = pkb_arena_warm(*command)
+    models.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
+    command = (
+        "sweep",
+        "--players",
+        "baseline,model:gemini",
+        "--problems",
+        "1",
+        "--attempts",
+        "2",
+        *SETTING,
+        "--name",
+        "c",
+    )
+    done = pkb_arena_scripted(*command)
     assert done.returncode == 3
     assert "who are you" in done.stderr
     assert "1 of 3 results are in; continue with `pkb-arena sweep --resume --name c`" in done.stderr
     assert KEY not in done.stderr
-    provider.replies = [streamed(WRONG)]
-    done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe")
+    models.replies = [streamed(WRONG)]
+    done = pkb_arena_scripted("sweep", "--resume", "--name", "c", "--unsafe")
     assert done.returncode == 0, done.stderr
     assert len(lines(home, "result")) == 3
 
