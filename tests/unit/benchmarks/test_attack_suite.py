@@ -19,7 +19,7 @@ from benchmarks.attacks.attack_suite import (
     table,
     with_backend,
 )
-from benchmarks.attacks.main import BEGIN, END, SUITE, command
+from benchmarks.attacks.main import SUITE, command
 from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
@@ -72,11 +72,6 @@ def test_without_a_checkout_the_command_says_so(tmp_path):
     with pytest.raises(UsageError) as refused:
         read_catalogue(tmp_path)
     assert "checkout" in refused.value.advice
-
-
-def test_page_of_results_has_place_for_table():
-    text = (SUITE / "RESULTS.md").read_text(encoding="utf-8")
-    assert text.count(BEGIN) == text.count(END) == 1
 
 
 def test_unknown_attack_and_missing_place_are_usage_errors(pkb_arena, tmp_path):

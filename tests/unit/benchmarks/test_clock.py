@@ -11,7 +11,6 @@ from benchmarks.plain_turns import CALLS, FEWEST, MOST, MOST_WAIT_US, PlainTimes
 from benchmarks.tables.clock import (
     FAILED,
     PROBLEMS,
-    TABLE,
     ByClock,
     ClockRow,
     Spread,
@@ -93,13 +92,6 @@ def test_the_rows_come_to_counts_by_clock():
     ]
     assert not conclusion.sound
     assert conclude([row(8, 1.5)]).sound
-
-
-def test_line_says_whether_ratio_is_near_enough():
-    line = TABLE.line(row(8, 1.5, 1.01))
-    assert "1.500 [1.500, 1.500] NO" in line
-    assert "1.010 [1.010, 1.010] ok" in line
-    assert TABLE.line(row(64, verdict=FAILED, detail="no memory")).endswith("no memory")
 
 
 def test_a_turn_is_bounded_whatever_a_call_takes():

@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.rows import REFUSED, RunRow
 from benchmarks.tables.added_cost import AddedCost
-from benchmarks.tables.gpu_runs import SAME_CODE_TABLE
 from benchmarks.tables.precision import SECONDS, cost_for, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup
@@ -68,11 +67,6 @@ def test_failed_run_is_fault_and_refused_one_not():
 def test_half_of_the_runs_may_be_too_noisy():
     assert not is_too_noisy([itself("even"), itself("too noisy", WIDE)])
     assert is_too_noisy([itself("even"), itself("too noisy", WIDE), itself("too noisy", WIDE)])
-
-
-def test_a_row_marks_an_interval_without_1():
-    assert "1.010 [0.980, 1.030] ±2.49 % even " in SAME_CODE_TABLE.line(itself("even"))
-    assert "0.950 [0.930, 0.980] ±2.62 % slower !" in SAME_CODE_TABLE.line(itself("slower", (0.95, 0.93, 0.98)))
 
 
 def pairs(count: int, every_s: float, us: float) -> list[Batches]:

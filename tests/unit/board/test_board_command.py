@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-import msgspec
 import pytest
 from stored_runs import cell_result
 
@@ -133,19 +132,9 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert empty.returncode == 0
     assert "GPT-5.5" in empty.stdout
     assert not (home / "data").exists()
-    missing = pkb_arena("board", "--sweep", "x")
-    assert missing.returncode == 2
-    assert "no sweep 'x'" in missing.stderr
-    both = pkb_arena("board", "--json", "--csv")
-    assert both.returncode == 2
     nothing = pkb_arena("board", "--svg", "x.svg")
     assert nothing.returncode == 3
     assert "nothing to draw" in nothing.stderr
-
-
-def test_journal_lines_come_back_as_written() -> None:
-    line = result("house", "allreduce", 1, "PASS")
-    assert msgspec.json.decode(msgspec.json.encode(line), type=CellResult) == line
 
 
 def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:
@@ -172,14 +161,6 @@ def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, s
     damaged.unlink()
     # The damaged file of a duel is still there.
     assert pkb_arena("board", "--sweep", "spring", "--json").returncode == 3
-
-
-def test_a_sweep_that_nobody_may_read_is_named(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:
-    sweep.with_name("autumn.jsonl").mkdir()
-    done = pkb_arena("board")
-    assert done.returncode == 3
-    assert "autumn.jsonl: Is a directory; the board is without this sweep" in done.stderr
-    assert "8 × NVIDIA H200" in done.stdout
 
 
 def test_lines_nested_too_deeply_stop_no_command(pkb_arena: CommandLine, paths: Paths) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
+from scripted_referee import COMMAND as REFEREE
 from stored_runs import header, passed, ran
 
 from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, bests
@@ -24,8 +23,6 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-REFEREE = (sys.executable, "-P", str(Path(__file__).parent.parent / "scripted_referee.py"))
-"""A real process: the kernel's text, such as `pass` or `wrong`, sets what it does."""
 CATALOGUE = load_catalogue([])
 
 
@@ -148,33 +145,3 @@ def test_command_names_what_is_wrong_with_call(pkb_arena: CommandLine, paths: Pa
     done = pkb_arena("recheck", "model:nobody")
     assert done.returncode == 2
     assert "choose from you" in done.stderr
-    assert pkb_arena("recheck", "--by", "anna").returncode == 2
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_stored_sweep_of_fifty_results_is_judged_again(pkb_arena: CommandLine, paths: Paths) -> None:
-    """The real judge on CPU ranks. One more best is forged: a kernel that a weaker judge might have accepted."""
-    fifty = ("--players", "house", "--problems", "1-50", "--device", "cpu", "--rounds", "0", "--one-size")
-    done = pkb_arena("sweep", *fifty, "--name", "fifty", "--json", timeout=400)
-    assert done.returncode == 0, done.stderr
-    before = paths.sweeps.joinpath("fifty.jsonl").read_bytes()
-    ran(paths, "forged", "def solution(tensor):\n    return tensor.clone()\n", 9.0, player="house")
-    paths.database.unlink()  # it is rebuilt from the journals of the runs
-
-    done = pkb_arena("recheck", "house", "--rounds", "0", "--void", "--by", "anna", "--json", timeout=400)
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert {name: told[name] for name in ("whole", "total", "judged", "failed", "left_out")} == {
-        "whole": True, "total": 50, "judged": 51, "failed": 1, "left_out": 0
-    }  # fmt: skip
-    forged = next(each for each in told["results"] if each["change"])
-    assert (forged["before"]["run_id"], forged["after"]["verdict"], forged["voided"]) == (
-        "forged", "WRONG_RESULT", ["forged"]
-    )  # fmt: skip
-    assert len({each["id"] for each in told["results"] if not each["change"]}) == 50
-
-    assert paths.sweeps.joinpath("fifty.jsonl").read_bytes() == before
-    cards = json.loads(pkb_arena("board", "--json").stdout)["scores"]
-    assert (cards[0]["player"], cards[0]["problems"], cards[0]["solved"]) == ("house", 50, 50)
-    assert pkb_arena("recheck", "house", "--problems", "1", "--rounds", "0").returncode == 0

@@ -77,11 +77,6 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
         text_card(header, state.ended)
 
 
-def test_a_duel_with_an_empty_journal_is_unfinished(tmp_path: Path) -> None:
-    written(tmp_path, b"")
-    assert read_duels(tmp_path) == ([], {})
-
-
 def test_attempts_that_were_never_submitted_are_left_out() -> None:
     state = DuelState(HEADER)
     for event in EVENTS:

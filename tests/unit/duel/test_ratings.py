@@ -98,7 +98,3 @@ def test_only_decided_duels_are_found_again(paths: Paths) -> None:
     assert list(read_duel(found[0].path)) == [found[0].ended]
     found[0].path.rename(paths.duels / "one-to-keep.jsonl")
     assert [duel.path for duel in duel_records(paths.duels)] == [paths.duels / "one-to-keep.jsonl"]
-
-
-def test_no_folder_is_no_duel(paths: Paths) -> None:
-    assert duel_records(paths.duels) == []

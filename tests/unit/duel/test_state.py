@@ -112,11 +112,6 @@ def test_best_kernel_is_not_the_luckiest_measurement() -> None:
     assert duel.right.best.speedup == Interval(2.1, 1.925, 2.275)
 
 
-def test_who_gives_up_has_no_best_kernel() -> None:
-    duel = state(*handed_in("left", 1), Left(side="left", reason="gave up"))
-    assert duel.left.best is None
-
-
 def test_agreed_side_can_give_up_but_not_reverse() -> None:
     reasons = ("agreed", "gave up", "time")
     duel = state(*handed_in("left", 1), *(Left(side="left", reason=reason) for reason in reasons))
@@ -228,10 +223,6 @@ def test_one_right_kernel_wins_without_a_final() -> None:
     assert (ended.left.usd, ended.right.usd) == (0.5, 0.0)
     assert (ended.winner, ended.left.verdict, ended.right.attempt) == ("right", Verdict.WRONG_RESULT, 1)
     assert ended.left.detail == "why"
-
-
-def test_no_right_kernel_is_a_draw() -> None:
-    assert without_final(state(*handed_in("left", 1, Verdict.CRASH)), 3.0).winner == "draw"
 
 
 def decided(call: Interval) -> tuple[DuelState, DuelEnded]:

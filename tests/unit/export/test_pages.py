@@ -134,30 +134,8 @@ def swept(paths: Paths, trace_id: str, found: RunRecord, words: str = "", name: 
 class Page(HTMLParser):
     """A parsed page. Fails if an element is not closed, or is none of those that these pages use."""
 
-    TAGS = frozenset(
-        (
-            *(
-                "html",
-                "head",
-                "meta",
-                "title",
-                "style",
-                "body",
-                "main",
-                "h1",
-                "h2",
-                "h3",
-                "p",
-                "a",
-                "bdi",
-                "strong",
-                "span",
-                "div",
-            ),
-            *("table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre"),
-        )
-    )
-    ATTRIBUTES = frozenset(("lang", "charset", "http-equiv", "content", "name", "class", "href", "data-label", "open"))
+    TAGS = "html head meta title style body main h1 h2 h3 p a bdi strong span div table thead tbody tr th td details summary pre"
+    ATTRIBUTES = "lang charset http-equiv content name class href data-label open"
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -170,8 +148,8 @@ class Page(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in self.TAGS
-        assert {name for name, _ in attrs} <= self.ATTRIBUTES
+        assert tag in self.TAGS.split()
+        assert {name for name, _ in attrs} <= set(self.ATTRIBUTES.split())
         self.links += [value or "" for name, value in attrs if name == "href"]
         if tag == "meta":
             self.metas.append(dict(attrs))
@@ -315,11 +293,11 @@ def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
 
 def test_long_text_is_cut_and_kernel_not_compared(paths: Paths, tmp_path: Path) -> None:
     run(paths, "r1", FIRST)
-    run(paths, "r2", "x = 1\n" * 60_000)
+    run(paths, "r2", "x = 1\n" * 35_000)
     export_pages(paths, CATALOGUE, tmp_path / "site")
     page = pages_in(tmp_path / "site")["r2"].words
     assert "more than 2000 lines" in page
-    assert "160000 more characters" in page
+    assert "10000 more characters" in page
 
 
 def test_unreadable_trace_is_named_and_attempt_keeps_page(paths: Paths, tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
 from scripted_agents import Bench
+from scripted_referee import COMMAND
 
 from arena.errors import MachineError, PlayerFailed, UsageError
-from arena.machine.facts import require_jail
 from arena.models.budget import Spent
 from arena.models.conversation import Text, Usage
 from arena.paths import Paths
@@ -134,14 +132,6 @@ async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made
     assert agent.best.step == 2  # better, but within the noise of two runs, so no gain
 
 
-async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made: MakeAgent) -> None:
-    model_server.replies = [streamed(kernel("1.2"), usage=(0, 600))]
-    agent = made(usd=1.0)
-    best = await agent.play()
-    assert (agent.reason, best.step if best else None, len(agent.attempts)) == ("budget", 1, 2)
-    assert agent.client.budget.spent.usd >= 1.0
-
-
 @pytest.mark.parametrize(
     ("word", "finish", "reason"), [("no", "refusal", "refused"), (kernel("None"), "stop", "harness")]
 )
@@ -199,10 +189,9 @@ async def test_a_full_disk_does_not_stop_it(
 
 
 async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
-    command = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
     problem = load_catalogue().find("13")
     task = Task(problem, choose_setting(problem, Choice(world=2, device="cpu"), Settings()))
-    async with Engine(paths, command=command) as engine:
+    async with Engine(paths, command=COMMAND) as engine:
         for _ in range(2):  # also when the referee runs already
             with pytest.raises(MachineError, match="jail"):
                 await JudgeAccess(engine, task, "model:m").start()
@@ -214,13 +203,3 @@ async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")
         with pytest.raises(UsageError, match="sizes do not fit"):
             await access.judge(Kernel("refuse"), "kernel.py")
-
-
-def test_without_jail_nothing_runs_unless_it_is_meant() -> None:
-    require_jail("full", unsafe=False)
-    require_jail("none", unsafe=True)
-    for name in ("none", ""):
-        with pytest.raises(MachineError, match="jail") as caught:
-            require_jail(name, unsafe=False)
-        assert caught.value.exit_code == 3
-        assert "--unsafe" in caught.value.advice

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from scripted_referee import COMMAND as SCRIPTED
 from waiting import PATIENCE_S
 
 from arena.errors import UsageError
@@ -29,7 +30,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from sandbox.protocol.kernel_files import Kernel
 
-SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 RIGHT = """import torch.distributed as dist
 
@@ -131,7 +131,7 @@ async def test_the_house_is_read_where_that_is_allowed(tools: ArenaTools):
         assert tool.name != "house"
 
 
-@pytest.mark.slow
+@pytest.mark.problems
 async def test_every_page_is_bounded_and_whole(tools: ArenaTools):
     for problem in load_catalogue([]).problems:
         page = await tools.call("show", {"problem": problem.id})

@@ -57,14 +57,6 @@ async def test_kernel_that_was_run_is_not_judged_again(
     assert [attempt.step for attempt in agent.attempts] == [1, 2, 3]
 
 
-async def test_runs_count_as_attempts(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
-    model_server.replies = [calling(run("1.1"), run("1.2"), run("1.3"))]
-    agent = made(steps=2)
-    best = await agent.play()
-    assert bench.judged == [source("1.1"), source("1.2")]
-    assert (best.step if best else None, agent.reason, len(model_server.seen)) == (2, "steps", 1)
-
-
 async def test_calls_are_bounded(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
     model_server.replies = [calling(*[("kit_docs", '{"page": "cuda"}')] * (CALLS + 3))]
     agent = made(steps=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_referee import COMMAND as SCRIPTED
 
 import arena
 import arena.runs.engine
@@ -18,7 +19,6 @@ from arena.records.index import Store
 from arena.runs.engine import Engine
 from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted
 
-SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 RIGHT = """import torch.distributed as dist
 
 def solution(tensor):
@@ -135,13 +135,11 @@ async def test_on_the_real_referee(tmp_path: Path, shared_referee: Any, monkeypa
     async with Arena(tmp_path / "arena") as here:
         assert here.jail
         assert here.problem("allreduce").id == 1
-        report = await here.judge(1, file, world=2, device="cpu", preset="tiny", rounds=1)
+        report = await here.judge(1, file, world=2, device="cpu", preset="tiny", rounds=0)
         assert (report.verdict, report.world, report.kernel) == (Verdict.PASS, 2, str(file))
-        assert report.speedup is not None
 
         kinds: list[type] = []
-        await told(here.events(1, RIGHT, world=2, device="cpu", preset="tiny", rounds=3), kinds)
-        # No Timed: a run that other work disturbed ends without a speedup.
+        await told(here.events(1, RIGHT, world=2, device="cpu", preset="tiny", rounds=0), kinds)
         assert kinds.index(RunStarted) < kinds.index(Checked) < kinds.index(Finished) == len(kinds) - 1
 
         sleeps = f"import time\n{RIGHT.replace('total = ', 'time.sleep(60); total = ')}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from scripted_referee import COMMAND
 from stored_runs import entry_in
 from waiting import PATIENCE_S
 
@@ -37,7 +38,6 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.verdict import Verdict
 
-COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 
@@ -135,13 +135,6 @@ asyncio.run(main())
     for _ in range(2):  # the second time it is read again, because its journal has no end
         (entry,) = Store(paths.database, paths.runs).history(13)
         assert (entry.verdict, entry.median) == (Verdict.PASS, 1.5)
-
-
-async def test_a_newer_run_cancels_the_one_in_progress(engine: Engine) -> None:
-    older = await engine.judge(request("wait"))
-    newer = await engine.judge(request("pass"))
-    assert isinstance(await older.end(), Cancelled)
-    assert isinstance(await newer.end(), Finished)
 
 
 async def test_newest_of_many_runs_is_judged(engine: Engine) -> None:

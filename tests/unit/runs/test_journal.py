@@ -25,26 +25,6 @@ def complain(error: OSError) -> None:
     raise AssertionError(error)
 
 
-def write(path: Path) -> None:
-    journal = Journal(path, HEADER, complain)
-    for event in EVENTS:
-        journal.append(event)
-    assert journal.close()
-
-
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    write(tmp_path / "r1.jsonl")
-    assert read_header(tmp_path / "r1.jsonl") == HEADER
-    assert list(read_events(tmp_path / "r1.jsonl")) == EVENTS
-
-
-def test_last_line_cut_by_crash_is_omitted(tmp_path: Path) -> None:
-    path = tmp_path / "r1.jsonl"
-    write(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert list(read_events(path)) == EVENTS[:-1]
-
-
 def test_events_are_on_disk_before_journal_is_closed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "r1.jsonl", HEADER, complain)
     journal.append(EVENTS[0])

@@ -4,10 +4,9 @@ import json
 
 import msgspec
 import pytest
-import stored_runs
 from stored_runs import header
 
-from arena.records.run_record import RunRecord, holds, record_of, result_in
+from arena.records.run_record import RunRecord, record_of, result_in
 from arena.words.untrusted_text import one_line
 from sandbox.protocol.events import Cancelled, Failure, Interval, Microseconds, Result, Roofline, Speedup
 from sandbox.protocol.result import failure_words
@@ -41,19 +40,6 @@ def test_detail_names_phase_rank_index_values_and_advice() -> None:
         assert words in said
     assert "\x1b" not in said
     assert "\n" not in said
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "expected"),
-    [("", ""), ("noisy", ""), ("faster noisy faster", "all"), ("faster even", "some"), ("even failed", "none")],
-)
-def test_kernel_holds_at_sizes_where_it_is_faster(outcomes: str, expected: str) -> None:
-    others = {
-        "noisy": stored_runs.record("r", outcome="too noisy"),
-        "failed": stored_runs.record("r", verdict=Verdict.WRONG_RESULT),
-        **{outcome: stored_runs.record("r", outcome=outcome) for outcome in ("faster", "even")},
-    }
-    assert holds(others[each] for each in outcomes.split()) == expected
 
 
 @pytest.mark.parametrize(("versus", "kept"), [("", RESULT), ("rival.py", None)])

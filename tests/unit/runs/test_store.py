@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -120,38 +119,12 @@ def test_runs_of_same_code_are_one_measurement(store: Store) -> None:
     assert [(each.code, each.median) for each in (standing, overall)] == [(code_hash("y = 2"), 1.5)] * 2
 
 
-def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
-    for number, call in enumerate((Interval(3.06, 2.8, 3.4), Interval(1.0, 0.99, 1.01))):
-        told = msgspec.structs.replace(result(outcome="even"), speedup=Speedup(call=call, device=None))
-        store.record(record_of(header(f"a{number}", number, source="x = 1"), told))
-    best = store.standings()[13].best
-    assert best is not None
-    assert (best.median, best.outcome) == (1.0, "even")
-
-
-def test_low_end_of_interval_decides_best_kernel(store: Store) -> None:
-    wide = Speedup(call=Interval(2.0, 1.1, 3.6), device=None)
-    store.record(
-        record_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide))
-    )
-    store.record(record_of(header("sure", 2.0), result(speedup=1.5, outcome="faster")))
-    best = store.standings()[13].best
-    assert best is not None
-    assert best.run_id == "sure"
-
-
 def test_measurements_in_different_settings_are_not_pooled(store: Store) -> None:
     for run_id, speedup, machine in (("a", 1.5, "this"), ("b", 2.5, "other")):
         store.record(record_of(header(run_id, source="x = 1", machine=machine), result(speedup=speedup)))
     best = store.standings()[13].best
     assert best is not None
     assert best.median == 2.5
-
-
-def test_only_failures_are_unsolved(store: Store) -> None:
-    store.record(record_of(header("a"), result(Verdict.CRASH)))
-    standing = store.standings()[13]
-    assert (standing.solved, standing.best) == (False, None)
 
 
 def test_entry_has_headline_clock_and_both_limits(store: Store) -> None:
@@ -171,18 +144,6 @@ def journal(paths: Paths, run_id: str) -> None:
     written = Journal(paths.runs / f"{run_id}.jsonl", header(run_id), lambda error: None)
     written.append(Finished(run_id=run_id, sha256="ab" * 32, result=result()))
     written.close()
-
-
-def test_a_lost_index_is_rebuilt_from_the_journals(paths: Paths) -> None:
-    journal(paths, "a")
-    (paths.runs / "junk.jsonl").write_text("not a journal\n")
-    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
-
-
-def test_a_damaged_index_is_made_anew(paths: Paths) -> None:
-    journal(paths, "a")
-    paths.database.write_bytes(b"this is no database" * 100)
-    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
 def test_an_index_of_other_fields_is_made_anew(paths: Paths) -> None:
@@ -296,19 +257,6 @@ def test_kernel_is_kept_when_result_cannot_be_stored(paths: Paths) -> None:
     asyncio.run(record())
     assert [notice.message for notice in notices] == [f"cannot open {paths.database}: unable to open database file"]
     assert Workspace(paths.workspace).revision(content_hash("code_of_a = 1")) == "code_of_a = 1"
-
-
-def test_two_processes_worth_of_connections_share_the_index(paths: Paths) -> None:
-    one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
-    one.record(record_of(header("a"), result()))
-    two.record(record_of(header("b", 2.0), result()))
-    assert [entry.run_id for entry in one.history(13)] == ["b", "a"]
-
-
-def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    (tmp_path / "results.sqlite").mkdir()
-    with pytest.raises(StoreError, match=r"results\.sqlite"):
-        Store(tmp_path / "results.sqlite", tmp_path)
 
 
 OPEN_AT_ONCE = """

@@ -171,9 +171,3 @@ def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
     found = gather(paths, load_catalogue([]))
     assert [card.player for card in found.cards] == ["agent:s"]
     assert ["link.jsonl: No such file" in left.what for left in found.left_out] == [True]
-
-
-def test_a_line_that_is_no_text_is_named(paths: Paths) -> None:
-    path = written(paths, WHOLE.replace("größer".encode(), b"gr\xffer"))
-    with pytest.raises(JournalDamaged, match="line 4 is no line"):
-        SweepJournal(path, "c")

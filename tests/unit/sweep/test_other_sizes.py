@@ -1,14 +1,13 @@
 """Other legal settings of a problem, and a kernel that holds in one of them only."""
 
 import random
-import sys
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from scripted_referee import COMMAND as REFEREE
 
 from arena.paths import Paths
 from arena.players.feedback import judgement_words
@@ -34,7 +33,6 @@ from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
-REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
 ON_CPU = Choice(device="cpu", preset="tiny")
 
@@ -164,34 +162,6 @@ async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
     )
     assert "WRONG_RESULT: 'no'`" in (words := judgement_words(one, "pass"))
     assert "The kernel must be right at every legal size." in words
-
-
-@pytest.mark.long
-async def test_far_faster_kernel_holds_on_real_ranks(paths: Paths, shared_referee: Any) -> None:
-    """The house kernel for neighbour sampling does not communicate: it is 10 to 17 times as fast on two cores.
-
-    On a busy machine the outcome may be too noisy, but never slower.
-    """
-    problem = CATALOGUE.find("64")
-    setting = choose_setting(problem, ON_CPU, Settings())
-    source = (problem.folder / "house.py").read_text()
-    request = RunRequest(problem=problem, setting=setting, kernel_name="house.py", source=source, player="house")
-    async with Engine(paths, command=shared_referee.command) as engine:
-        report = (await judge_to_end(engine, request)).report
-        if (report.verdict, report.outcome) == ("PASS", "too noisy"):
-            pytest.skip("the machine is too noisy to say that the kernel is faster")
-        assert (report.verdict, report.outcome) == ("PASS", "faster")
-        judged = await with_other_sizes(engine, request, report)
-    assert judged.other_sizes
-    assert len(judged.other_sizes) == SETTINGS
-    assert [other.verdict for other in judged.other_sizes] == ["PASS"] * SETTINGS
-    timed = [other.outcome for other in judged.other_sizes if other.outcome]
-    assert len(timed) == 2
-    assert set(timed) <= {"faster", "too noisy"}
-    store = Store(paths.database, paths.runs)
-    assert store.standings("house")[64].holds == judged.holds_at_other_sizes
-    assert judged.holds_at_other_sizes == ("all" if "faster" in timed else "")
-    store.close()
 
 
 @pytest.mark.slow

@@ -1,26 +1,26 @@
 """A sweep through its driver, its command and its queue, with the scripted referee."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
+from scripted_referee import COMMAND as REFEREE
 from waiting import PATIENCE_S
 
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.facts import Machine
 from arena.models.budget import BudgetPool, Spent
-from arena.paths import Paths, paths_in
-from arena.players.make_player import FilePlayer, ModelPlayer, make_player
+from arena.paths import Paths
+from arena.players.make_player import FilePlayer, ModelPlayer
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -34,7 +34,6 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
-REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
 HERE = Machine("test", "", "2.9", "gloo")
 CATALOGUE = load_catalogue()
 
@@ -418,31 +417,6 @@ def test_problem_sets_and_players() -> None:
         parse_players("baseline,nobody")
 
 
-def test_incomplete_player_is_refused_before_anything_starts(paths: Paths) -> None:
-    setup = PlayerSetup(Settings(), CATALOGUE, paths)
-    for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
-        with pytest.raises(UsageError):
-            make_player(word, setup)
-
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None:
-    for arguments, words in (
-        (("--resume",), "no sweep to resume"),
-        (("--resume", "--name", "x"), "no sweep 'x'"),
-        (("--players", "nobody"), "names no player"),
-        (("--players", "baseline", "--name", "a/b"), "cannot be a sweep's name"),
-        (("--players", "model:nobody"), "no model 'nobody'"),
-        (("--problems", "category:none"), "no category"),
-    ):
-        done = pkb_arena("sweep", *arguments)
-        assert done.returncode == 2, done.stderr
-        assert words in done.stderr
-        assert done.stdout == ""
-
-
 SCRIPT = """
 import asyncio, sys
 sys.path[:0] = {folders!r}
@@ -489,31 +463,6 @@ def test_three_kills_lose_and_repeat_nothing(paths: Paths) -> None:
     assert before < set(keys)
     written = [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, Written)]
     assert len({line.cell.digest for line in written}) == len(written) == 60
-
-
-@pytest.mark.long
-def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
-    """With the real judge, and the scores that the command prints at its end."""
-    kernels = tmp_path / "kernels"
-    kernels.mkdir()
-    (kernels / "01.py").write_text("def solution(tensor):\n    return tensor.clone()\n")
-    command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", f"baseline,house,file:{kernels}"]
-    command += ["--problems", "1-4", "--rounds", "1", "--one-size", "--device", "cpu", "--name", "k", "--resume"]
-    path = paths_in(home).sweeps / "k.jsonl"
-    for _ in range(3):
-        killed_in_the_middle(command, path)
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["whole"]
-    assert (said["total"], said["done"]) == (9, 9)
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    keys = [line["key"] for line in found if line["type"] == "result"]
-    assert len(keys) == len(set(keys)) == 9
-    assert sum(line["type"] == "session" for line in found) == 4
-    cards = {card["player"]: card for card in said["scores"] if card["scope"] == "all"}
-    assert cards["house"]["solved"] == 4
-    assert cards[f"file:{kernels}"]["solved"] == 0
 
 
 @pytest.fixture

@@ -54,14 +54,6 @@ def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem
     assert set(workspace.kept_of(path)) == {content_hash(text) for text in ("mine", "another program's", "mine again")}
 
 
-def test_a_damaged_revision_is_not_handed_out(workspace: Workspace) -> None:
-    sha256 = workspace.keep_revision("text")
-    file = next(workspace.root.glob(f".revisions/*/{sha256}.py"))
-    file.chmod(0o600)
-    file.write_text("tampered")
-    assert workspace.revision(sha256) is None
-
-
 def test_a_draft_survives_until_the_text_is_saved(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "saved")
@@ -146,11 +138,6 @@ def test_name_that_is_no_text_is_usage_error(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(UsageError, match="not UTF-8"):
         read_kernel(path)
-
-
-def test_a_folder_is_no_kernel(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="folder"):
-        read_kernel(tmp_path)
 
 
 def test_an_empty_file_is_a_kernel_to_judge(tmp_path: Path) -> None:
