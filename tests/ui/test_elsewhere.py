@@ -25,6 +25,7 @@ from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
+from screens.picker import PickerScreen
 from screens.profile import ProfileScreen
 from screens.sweep import SweepScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
@@ -41,6 +42,9 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         await until(pilot, lambda: "✗ world is 'many'; it must be a whole number" in screen_text(app))
         await pilot.press("ctrl+s")
         assert app.screen.query("#set-world")  # not saved
+        app.screen.query_one("#set-world").focus()
+        await pilot.press("enter")  # goes to the next field
+        await until(pilot, lambda: app.screen.focused not in (app.screen.query_one("#set-world"), None))
         app.screen.query_one("#set-world").value = "4"
         app.screen.query_one("#set-theme").value = "light"
         await pilot.press("ctrl+s")
@@ -74,29 +78,21 @@ async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
-async def test_enter_in_field_of_settings_goes_to_next(open_app, until) -> None:
+async def test_field_with_keyboard_is_named_in_accent_colour(open_app, until) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
-        field = app.screen.query_one("#set-budget_s")
-        field.focus()
-        await until(pilot, lambda: app.screen.focused is field)
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen.focused not in (field, None))
-        assert isinstance(app.screen, SettingsScreen)
-
-
-@pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
-async def test_field_with_keyboard_is_named_in_accent_colour(open_app, until, theme) -> None:
-    async with open_app() as (app, pilot):
-        app.theme = theme
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
-        accent = Color.parse(app.theme_variables["accent"])
         labels = [*app.screen.query(".label")]
-        await until(pilot, lambda: [label.styles.color == accent for label in labels[:2]] == [True, False])
-        await pilot.press("tab")
-        await until(pilot, lambda: [label.styles.color == accent for label in labels[:2]] == [False, True])
+
+        def accented() -> list[bool]:
+            return [label.styles.color == Color.parse(app.theme_variables["accent"]) for label in labels[:2]]
+
+        for theme in ("dark", "light", "contrast"):
+            app.theme = theme
+            await until(pilot, lambda: accented() == [True, False])
+            await pilot.press("tab")
+            await until(pilot, lambda: accented() == [False, True])
+            await pilot.press("shift+tab")
 
 
 async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, paths) -> None:
@@ -114,11 +110,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         await until(pilot, lambda: load_settings(paths).world == 4)
         saved = load_settings(paths)
         assert (saved.theme, saved.budget_s, [*saved.models]) == (app.theme, 2.0, ["mine"])
-
-
-async def test_settings_file_with_mistake_is_not_overwritten(open_app, until, paths) -> None:
-    async with open_app() as (app, pilot):
-        paths.settings_file.write_text("devise = 1\n")
+        paths.settings_file.write_text("devise = 1\n")  # a mistake: the file is not overwritten
         before = app.theme
         await pilot.press("shift+f9")
         await until(pilot, lambda: any("devise" in note.message for note in app._notifications))
@@ -157,14 +149,17 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
 
 
-@pytest.mark.parametrize("key", ["f1", "shift+f11"])
-async def test_the_terms_on_the_screen_are_explained(open_app, until, key) -> None:
+async def test_the_terms_on_the_screen_are_explained(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await pilot.press(key)
-        await until(pilot, lambda: isinstance(app.screen, Reader))
-        terms = next(section for section in app.screen._sections if "Terms on this screen" in section)
-        assert "**W**: world size" in terms
-        assert "library calls" not in terms
+        kernel = app.screen
+        for key in ("f1", "shift+f11"):
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, Reader))
+            terms = next(section for section in app.screen._sections if "Terms on this screen" in section)
+            assert "**W**: world size" in terms
+            assert "library calls" not in terms
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is kernel)
 
 
 async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until) -> None:
@@ -183,21 +178,19 @@ async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, 
         await until(pilot, lambda: app._exit)
 
 
-async def test_every_action_can_be_done(open_app) -> None:
-    async with open_app(problem="13") as (app, _):
-        owners = {
-            "kernel": app.screen,
-            "problems": app.picker,
-            "everywhere": app,
-            "duel": LiveDuelScreen,
-            "replay": ReplayDuelScreen,
-            "model": ModelScreen,
-            "sweep": SweepScreen,
-            "profile": ProfileScreen,
-        }
-        for action in ACTIONS:
-            owner = owners[action.scope]
-            assert hasattr(owner, f"action_{action.name}"), action.name
+def test_every_action_can_be_done() -> None:
+    owners = {
+        "kernel": KernelScreen,
+        "problems": PickerScreen,
+        "everywhere": ArenaApp,
+        "duel": LiveDuelScreen,
+        "replay": ReplayDuelScreen,
+        "model": ModelScreen,
+        "sweep": SweepScreen,
+        "profile": ProfileScreen,
+    }
+    for action in ACTIONS:
+        assert hasattr(owners[action.scope], f"action_{action.name}"), action.name
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
 
 

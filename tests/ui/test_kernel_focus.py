@@ -49,7 +49,7 @@ async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> Non
         await until(pilot, lambda: screen.focused is screen.editor)
 
 
-async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> None:
+async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "╭─ Speedup" in screen_text(app))  # the letters are drawn over it
         await pilot.press("ctrl+o")
@@ -60,10 +60,12 @@ async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> Non
         assert " s Speedup " in lines[4]  # the letter leaves the title as it is
         await pilot.press("x")  # no letter of any pane
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
-
-
-async def test_one_pane_gets_whole_screen_and_returns_it(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+n")
+        order = []
+        for _ in range(4):
+            order.append(app.screen.focused.id)
+            await pilot.press("tab")
+        assert order == ["answer", "correctness", "timing", "log"]
         screen = app.screen
         log = screen.query_one(LogPane)
         log.focus()
@@ -93,16 +95,6 @@ async def test_focus_survives_another_terminal_size(open_app, until, zoomed) -> 
             await until(pilot, lambda: screen.view == view and log.has_focus and log.region.area > 0)  # noqa: B023
             await pilot.pause(0.2)
             await until(pilot, lambda: log.has_focus)
-
-
-async def test_tab_goes_on_from_pane_to_pane(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("ctrl+n")
-        order = []
-        for _ in range(4):
-            order.append(app.screen.focused.id)
-            await pilot.press("tab")
-        assert order == ["answer", "correctness", "timing", "log"]
 
 
 async def test_keys_below_are_those_of_what_has_focus(open_app, until, screen_text) -> None:

@@ -130,21 +130,16 @@ async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, s
         app.screen.query_one(LogPane).focus()
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
-        assert app.screen.editor.cursor_location[0] == 6
-
-
-async def test_jump_finds_line_that_other_lines_came_above(open_app, events, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        await play(screen, until, events("error"))
-        line = screen.editor.document.get_line(6)
-        screen.editor.insert("# one\n# two\n", (0, 0))
-        await until(pilot, lambda: [*screen.editor.marks.words] == [8])
-        screen.query_one(FailureView).focus()
+        editor = app.screen.editor
+        assert editor.cursor_location[0] == 6
+        line = editor.document.get_line(6)
+        editor.insert("# one\n# two\n", (0, 0))
+        await until(pilot, lambda: [*editor.marks.words] == [8])
+        app.screen.query_one(FailureView).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: screen.focused is screen.editor)
-        assert screen.editor.cursor_location[0] == 8
-        assert screen.editor.document.get_line(8) == line
+        await until(pilot, lambda: app.screen.focused is editor)
+        assert editor.cursor_location[0] == 8
+        assert editor.document.get_line(8) == line
 
 
 async def test_the_log_shows_one_rank_and_its_end(open_app, events, until, screen_text) -> None:
@@ -189,18 +184,20 @@ async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_tex
         await until(pilot, lambda: keys() == "^s save & run  F5 run  ^o panes  ^q quit  F1 help  ^p menu")
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys())
-
-
-async def test_widening_leaves_view_that_is_no_longer_needed(open_app, until) -> None:
-    async with open_app(problem="13", size=(80, 30)) as (app, pilot):
+        await pilot.resize_terminal(80, 30)
         app.screen.show_view("log")
         await pilot.resize_terminal(160, 45)
-        await until(pilot, lambda: app.screen.view == "kernel")
+        await until(pilot, lambda: app.screen.view == "kernel")  # all panes are visible
         await until(pilot, lambda: app.screen.query_one("#source-pane").region.area > 0)
 
 
 async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
+        app.screen.show_view("diff")
+        await until(pilot, lambda: "kernel.py is the same as baseline.py" in screen_text(app))
+        app.screen.session.path.write_text("pass\n# saved elsewhere")
+        await until(pilot, lambda: "+# saved elsewhere" in screen_text(app))
+        app.screen.show_view("kernel")
         type_kernel(app.screen, app.screen.problem.baseline_source + "# mine\n")
         await pilot.press("f3")
         await until(pilot, lambda: "▸baseline" in screen_text(app))
@@ -208,14 +205,6 @@ async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text)
         await until(pilot, lambda: "+# mine" in screen_text(app))
         await pilot.press("f3")
         await until(pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1")))
-
-
-async def test_outside_save_is_in_diff_that_is_shown(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        app.screen.show_view("diff")
-        await until(pilot, lambda: "kernel.py is the same as baseline.py" in screen_text(app))
-        app.screen.session.path.write_text("pass\n# saved elsewhere")
-        await until(pilot, lambda: "+# saved elsewhere" in screen_text(app))
 
 
 async def test_quitting_with_unsaved_text_names_the_draft(open_app, until, type_kernel) -> None:

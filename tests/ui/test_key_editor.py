@@ -31,21 +31,7 @@ async def give(app, pilot, until, action: str, key: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, KeyEditor))
 
 
-async def test_key_that_is_pressed_becomes_actions_key(open_app, until, screen_text, paths) -> None:
-    async with open_app(size=(120, 60)) as (app, pilot):
-        await in_the_editor(app, pilot, until)
-        await until(pilot, lambda: "In the list of problems" in screen_text(app))
-        await until(pilot, lambda: "Run the kernel in the editor" in screen_text(app))
-        await give(app, pilot, until, "run", "ctrl+r")
-        await until(pilot, lambda: "1 key of your own" in screen_text(app))
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
-        await until(pilot, lambda: "1 of your own" in screen_text(app))
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
-
-
-async def test_a_key_is_taken_shared_or_refused(open_app, until, screen_text) -> None:
+async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, paths) -> None:
     async with open_app(size=(120, 60)) as (app, pilot):
         editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "history", "f1")  # does something elsewhere
@@ -67,6 +53,15 @@ async def test_a_key_is_taken_shared_or_refused(open_app, until, screen_text) ->
         assert editor._keymap == {"sort": "o"}
         await pilot.press("ctrl+r")
         assert editor._keymap == {}
+        await until(pilot, lambda: "In the list of problems" in screen_text(app))
+        await until(pilot, lambda: "Run the kernel in the editor" in screen_text(app))
+        await give(app, pilot, until, "run", "ctrl+r")
+        await until(pilot, lambda: "1 key of your own" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
+        await until(pilot, lambda: "1 of your own" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
 
 
 @pytest.mark.further

@@ -82,20 +82,20 @@ async def test_keys_typed_ahead_reach_the_opening_dialog(open_app, until) -> Non
         assert kernel.editor.text == before
 
 
-@pytest.mark.parametrize(("key", "screen"), [("f8", DuelSetup), ("f7", Question), ("shift+f6", ProfileScreen)])
-async def test_keys_wait_for_slowly_opening_screen(open_app, until, key, screen) -> None:
+async def test_keys_wait_for_slowly_opening_screen(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
-        before = kernel.editor.text
-        app.post_message(Key(key, None))
-        await pilot.pause(0)
-        app.post_message(Key("x", "x"))
-        await until(pilot, lambda: isinstance(app.screen, screen))
-        app.post_message(Key("escape", None))
-        await until(pilot, lambda: app.screen is kernel)
-        await pilot.pause(0.4)
-        await pilot.press("y")
-        await until(pilot, lambda: kernel.editor.text == f"y{before}")
+        for key, screen in (("f8", DuelSetup), ("f7", Question), ("shift+f6", ProfileScreen)):
+            typed = f"y{kernel.editor.text}"
+            app.post_message(Key(key, None))
+            await pilot.pause(0)
+            app.post_message(Key("x", "x"))
+            await until(pilot, lambda: isinstance(app.screen, screen))  # noqa: B023
+            app.post_message(Key("escape", None))
+            await until(pilot, lambda: app.screen is kernel)
+            await pilot.pause(0.4)
+            await pilot.press("ctrl+home", "y")
+            await until(pilot, lambda: kernel.editor.text == typed)  # noqa: B023
 
 
 async def test_keys_go_on_where_dialog_cannot_be_prepared(open_app, until) -> None:

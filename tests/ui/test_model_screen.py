@@ -197,15 +197,6 @@ async def test_without_a_model_the_settings_file_is_opened(open_app, until, scre
     assert path.read_text(encoding="utf-8").splitlines()[line - 1].startswith("# Models that write kernels")
 
 
-@pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_price_of_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
-        await until(pilot, lambda: "$1 in, $1000 out" in screen_text(app))
-        await until(pilot, lambda: "tokens" in screen_text(app))
-
-
 async def test_a_missing_key_is_named_before_anything_starts(open_app, until, screen_text, paths, monkeypatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     async with open_app() as (app, pilot):
@@ -234,6 +225,7 @@ async def test_every_width_has_rows_text_cost_and_letters(open_app, until, scree
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
         await pilot.press("f7")
+        await until(pilot, lambda: "$1 in, $1000 out" in screen_text(app) and "tokens" in screen_text(app))
         screen = await asked(app, pilot, until, answers="1")
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))

@@ -27,8 +27,11 @@ async def test_help_and_quit_are_in_force_in_palette(open_app, until) -> None:
         await until(pilot, lambda: app._exit)
 
 
-async def test_the_menu_opens_while_another_closes(open_app) -> None:
+async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
     async with open_app() as (app, pilot):
+        for key, said in (("ctrl+c", "ctrl+q quits"), ("ctrl+z", "Not suspended")):
+            await pilot.press(key)
+            await until(pilot, lambda: any(said in str(note.message) for note in app._notifications))  # noqa: B023
         await pilot.press("ctrl+p")
         before = app.screen
         before.dismiss()
@@ -36,6 +39,24 @@ async def test_the_menu_opens_while_another_closes(open_app) -> None:
         await pilot.pause()
         assert isinstance(app.screen, CommandPalette)
         assert app.screen is not before
+        await app.screen.query("*").remove()  # a search may end after the menu closed
+        for found in (True, False):
+            app.screen._show_busy = app.screen._list_visible = found
+            await pilot.pause()
+        await pilot.press("escape", "f9")
+        settings = app.screen
+        await pilot.press("f1")
+        settings.dismiss()
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "escape")
+        settings.dismiss()
+        app.pop_screen()
+        assert app.screen_stack == [app.picker]
+        for chosen in ("settings", "help", "board", "8 alltoall"):  # commands of a closed screen
+            for provider in (ActionCommands(settings), ProblemCommands(settings)):
+                async for hit in provider.search(chosen):
+                    await hit.command()
+            assert settings not in app.screen_stack
 
 
 async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, screen_text) -> None:
@@ -128,32 +149,6 @@ async def test_menu_leads_from_kernel_to_other_places(open_app, until, screen_te
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
 
 
-async def test_a_screen_closes_only_itself(open_app) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        settings = app.screen
-        await pilot.press("f1")
-        settings.dismiss()
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape", "escape")
-        settings.dismiss()
-        app.pop_screen()
-        assert app.screen_stack == [app.picker]
-
-
-async def test_commands_of_a_closed_screen_are_dropped(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        closed = app.screen
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
-        for chosen in ("settings", "help", "board", "8 alltoall"):
-            for provider in (ActionCommands(closed), ProblemCommands(closed)):
-                async for hit in provider.search(chosen):
-                    await hit.command()
-            assert closed not in app.screen_stack
-
-
 async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         for typed in ("settings", "problems"):
@@ -163,21 +158,3 @@ async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
             await pilot.pause(0.5)
             await pilot.press("escape", "escape")
         await until(pilot, lambda: app._running and not app._exit)
-
-
-async def test_a_search_may_end_after_the_menu_closed(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await app.screen.query("*").remove()
-        for found in (True, False):
-            app.screen._show_busy = app.screen._list_visible = found
-            await pilot.pause()
-
-
-async def test_an_app_without_a_shell_is_not_suspended(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: any("ctrl+q quits" in str(note.message) for note in app._notifications))
-        await pilot.press("ctrl+z")
-        await until(pilot, lambda: any("Not suspended" in str(note.message) for note in app._notifications))

@@ -33,13 +33,28 @@ def ids(app) -> list[int]:
     return [row.problem.id for row in app.picker.table.rows_shown]
 
 
-async def test_all_problems_are_listed_with_their_categories(open_app, until, screen_text) -> None:
+async def test_problems_and_categories_are_listed_and_counted(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         assert ids(app) == [1, 2, 13]
         options = app.screen.query_one("#categories", OptionList)
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
         await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
+        app.picker.problems[0].also.append("tensor")
+        app.picker._show_categories()
+        categories = app.screen.query_one("#categories", OptionList)
+        await until(pilot, lambda: categories.content_size.width)  # they are mounted after the first paint
+        for number, option in enumerate(categories.options):
+            categories.highlighted = number
+            shown = "" if option.id == "all" else option.id
+            await until(pilot, lambda shown=shown: app.picker.category == shown)
+            assert int(str(option.prompt).split()[1]) == len(ids(app)), option.id
+            assert len(str(option.prompt)) <= categories.content_size.width  # on one line
+            if shown:
+                # `pkb-arena list` prints these below the category's name.
+                listed = app.services.catalogue.categories[shown]
+                assert ids(app) == [problem.id for problem in listed]
+        app.picker.problems[0].also.remove("tensor")
 
 
 @pytest.mark.slow
@@ -87,44 +102,33 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
-async def test_category_counts_problems_as_the_command_line_does(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        app.picker.problems[0].also.append("tensor")
-        app.picker._show_categories()
-        categories = app.screen.query_one("#categories", OptionList)
-        await until(pilot, lambda: categories.content_size.width)  # they are mounted after the first paint
-        for number, option in enumerate(categories.options):
-            categories.highlighted = number
-            shown = "" if option.id == "all" else option.id
-            await until(pilot, lambda shown=shown: app.picker.category == shown)
-            assert int(str(option.prompt).split()[1]) == len(ids(app)), option.id
-            assert len(str(option.prompt)) <= categories.content_size.width  # on one line
-            if shown:
-                # `pkb-arena list` prints these below the category's name.
-                listed = app.services.catalogue.categories[shown]
-                assert ids(app) == [problem.id for problem in listed]
-        app.picker.problems[0].also.remove("tensor")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("columns", "title", "beside"),
-    [(60, 34, False), (80, 34, False), (100, 45, False), (160, 40, True), (200, 70, True)],
-)
-async def test_titles_have_room_and_card_finds_some(open_app, columns, title, beside) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        await pilot.pause()
+async def test_titles_have_room_and_card_finds_some(open_app, until) -> None:
+    async with open_app(size=(60, 30)) as (app, pilot):
         table, card = app.picker.table, app.screen.query_one("#card-pane")
-        width = next(column.width for key, column in table.columns.items() if key.value == "problem")
-        assert width >= title
-        assert (card.region.y == app.screen.query_one("#problem-pane").region.y and card.display) == beside
-        assert card.display == (columns >= 100)
-        assert table.virtual_size.width <= table.size.width  # no column is out of sight
+
+        def places() -> tuple[bool, bool, bool]:
+            """Whether the card is shown, is beside the problems, and all columns are in sight."""
+            beside = card.region.y == app.screen.query_one("#problem-pane").region.y
+            return card.display, card.display and beside, table.virtual_size.width <= table.size.width
+
+        for columns, title, beside in (
+            (60, 34, False),
+            (80, 34, False),
+            (100, 45, False),
+            (160, 40, True),
+            (200, 70, True),
+        ):
+            await pilot.resize_terminal(columns, 30)
+            await until(pilot, lambda: places() == (columns >= 100, beside, True))  # noqa: B023
+            width = next(column.width for key, column in table.columns.items() if key.value == "problem")
+            assert width >= title
 
 
 @pytest.mark.slow
 async def test_house_and_best_have_columns_where_possible(open_app, until, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):
+        assert not {"you", "house", "best", "device"} & {key.value for key in app.picker.table.columns}
         entry = stored("house", 1.5)
         services.store.record(entry)
         await app.refresh_picker()
@@ -136,6 +140,10 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         assert "cpu×2" in row
         app.picker.table.move_cursor(row=2)
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
+        services.store.record(stored("you", 1.5))
+        await app.refresh_picker()
+        await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
+        assert "you" in {key.value for key in app.picker.table.columns}
 
 
 def test_text_that_is_cut_ends_in_ellipsis() -> None:
@@ -244,17 +252,6 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
         await pilot.press("1", "3", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
-
-
-@pytest.mark.slow
-async def test_empty_column_is_hidden_and_signs_have_legend(open_app, until, services, screen_text) -> None:
-    async with open_app(size=(160, 30)) as (app, pilot):
-        names = {key.value for key in app.picker.table.columns}
-        assert not names & {"you", "house", "best", "device"}
-        services.store.record(stored("you", 1.5))
-        await app.refresh_picker()
-        await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
-        assert "you" in {key.value for key in app.picker.table.columns}
 
 
 def test_columns_of_results_fit_every_width() -> None:

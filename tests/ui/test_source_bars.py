@@ -14,7 +14,7 @@ TEXT = "one two\nTwo\n" + "\n".join(f"line {n}" for n in range(3, 60)) + "\ntwo"
 pytestmark = pytest.mark.slow
 
 
-async def test_the_match_is_selected_while_it_is_typed(open_app, type_kernel, until, screen_text) -> None:
+async def test_find_go_to_line_and_replace(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor
         type_kernel(app.screen, TEXT)
@@ -31,12 +31,19 @@ async def test_the_match_is_selected_while_it_is_typed(open_app, type_kernel, un
         await pilot.press("escape")
         await until(pilot, lambda: app.focused is editor)
         assert "find" not in screen_text(app).splitlines()[-4]
-
-
-async def test_one_match_or_all_are_replaced(open_app, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        editor = app.screen.editor
-        type_kernel(app.screen, TEXT)
+        editor.move_cursor((2, 1))
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await pilot.press(*"50")
+        await until(pilot, lambda: editor.cursor_location == (49, 0))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is editor)
+        assert editor.cursor_location == (2, 1)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await pilot.press(*"999", "enter")
+        await until(pilot, lambda: app.focused is editor)
+        assert editor.cursor_location == (59, 0)
         editor.move_cursor((0, 0))
         await pilot.press("ctrl+f")
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
@@ -70,25 +77,6 @@ async def test_path_keeps_end_when_pane_changes_width(open_app, until, screen_te
         await until(pilot, lambda: "shift+F2 copies ─╯" in screen_text(app))
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "kernel.py ─╯" in screen_text(app))
-
-
-async def test_the_cursor_goes_to_a_line_and_back(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        editor = app.screen.editor
-        type_kernel(app.screen, TEXT)
-        editor.move_cursor((2, 1))
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
-        await pilot.press(*"50")
-        await until(pilot, lambda: editor.cursor_location == (49, 0))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is editor)
-        assert editor.cursor_location == (2, 1)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
-        await pilot.press(*"999", "enter")
-        await until(pilot, lambda: app.focused is editor)
-        assert editor.cursor_location == (59, 0)
 
 
 async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
