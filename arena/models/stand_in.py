@@ -53,6 +53,17 @@ def answers(able: float, piece: int = 12, pause_s: float = 0.0) -> Callable[[str
     return lambda prompt: in_pieces(answer(prompt, able, random.random()), piece, pause_s)
 
 
+def _text(content: str | list[dict[str, str]] | None) -> str:
+    """The text of a message, which may come in parts."""
+    return "".join(part.get("text", "") for part in content) if isinstance(content, list) else content or ""
+
+
+def _choice(**of: object) -> dict[str, object]:
+    """One choice, as a chunk of a stream. All its fields are those that OpenAI's own client requires."""
+    chunk = {"id": "stand-in", "object": "chat.completion.chunk", "created": int(time.time()), "model": NAME}
+    return {**chunk, "choices": [{"index": 0, **of}]}
+
+
 def serve(pieces: Callable[[str], Iterable[str]], port: int = 0) -> ThreadingHTTPServer:
     """Starts a server in a thread of this process; its `server_port` is the port.
 
@@ -65,18 +76,25 @@ def serve(pieces: Callable[[str], Iterable[str]], port: int = 0) -> ThreadingHTT
     class StandIn(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = "\n".join(message["content"] or "" for message in body["messages"])
+            prompt = "\n".join(_text(message["content"]) for message in body["messages"])
+            streams = bool(body.get("stream"))
             self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Type", "text/event-stream" if streams else "application/json")
             self.end_headers()
-            sent = 0
+            said = ""
             for piece in pieces(prompt):
-                self._say({"choices": [{"delta": {"content": piece}}]})
-                sent += len(piece)
-            self._say({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-            usage = {"prompt_tokens": len(prompt) // 3, "completion_tokens": sent // 3}
-            self._say({"choices": [], "usage": usage})
-            self.wfile.write(b"data: [DONE]\n\n")
+                said += piece
+                if streams:
+                    self._say(_choice(delta={"role": "assistant", "content": piece}, finish_reason=None))
+            asked, answered = len(prompt) // 3, len(said) // 3
+            usage = {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
+            if streams:
+                self._say(_choice(delta={}, finish_reason="stop"))
+                self._say({**_choice(), "choices": [], "usage": usage})
+                self.wfile.write(b"data: [DONE]\n\n")
+            else:
+                whole = _choice(message={"role": "assistant", "content": said}, finish_reason="stop")
+                self.wfile.write(json.dumps({**whole, "object": "chat.completion", "usage": usage}).encode())
 
         def _say(self, event: dict[str, object]) -> None:
             self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")

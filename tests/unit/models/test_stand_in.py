@@ -1,9 +1,12 @@
-"""The stand-in answers with kernels for the requested problem."""
+"""The stand-in answers with kernels for the requested problem, in the form of OpenAI's chat completions."""
 
+import json
+
+import httpx
 import pytest
 
 from arena.models.answer import kernel_of
-from arena.models.stand_in import answer
+from arena.models.stand_in import answer, serve
 from arena.paths import Paths
 from arena.players.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
@@ -33,3 +36,18 @@ def test_stand_in_answers_with_kernel_despite_example(name: str, paths: Paths) -
         compile(kernel_source(unreadable), "kernel.py", "exec")
     assert problem.baseline_source.strip() in twice_the_result
     assert kernel_source(twice_the_result).strip() != problem.baseline_source.strip()
+
+
+def test_answer_comes_whole_unless_a_stream_is_asked() -> None:
+    server = serve(lambda prompt: iter((prompt, "!")))
+    url = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
+    asked = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}
+    try:
+        whole = httpx.post(url, json=asked).json()
+        lines = httpx.post(url, json={**asked, "stream": True}).text.split("\n\n")
+    finally:
+        server.shutdown()
+    assert whole["choices"] == [
+        {"index": 0, "message": {"role": "assistant", "content": "hello!"}, "finish_reason": "stop"}
+    ]
+    assert [json.loads(line[6:])["choices"][0]["delta"].get("content") for line in lines[:3]] == ["hello", "!", None]
