@@ -142,18 +142,19 @@ JUDGE = SharedJudge()
 
 
 def numbers(attempt: Attempt | None) -> dict[str, float]:
-    """Returns a verdict as NUMBERS; all are 0 without a judged kernel. speedup and share_of_bound are 0 if too noisy."""
+    """Returns a verdict as NUMBERS, as the board counts it: 0 where it has no value. All are 0 without a judged kernel."""
     report = attempt.report if attempt is not None else None
     if attempt is None or report is None:
         return dict.fromkeys(NUMBERS, 0.0)
-    speedup = attempt.speedup if attempt.passed and report.outcome != NOISY else None
+    told = attempt.passed and report.outcome != NOISY
+    speedup, percent = (attempt.speedup, report.percent) if told else (None, None)
     fast = {f"fast_{p:g}".replace(".", "_"): float(is_fast(speedup, attempt.passed, p)) for p in (1, 1.5, 2)}
     return {
         "correct": float(attempt.passed),
         "faster": float(attempt.faster),
         "speedup": speedup or 0.0,
         **fast,
-        "share_of_bound": report.roofline.percent / 100 if report.roofline is not None else 0.0,
+        "share_of_bound": (percent or 0.0) / 100,
         "reward": reward(report),
     }
 

@@ -3,21 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
+import stored_runs
 from scripted_referee import COMMAND as SCRIPTED
 
-from arena import Arena, Verdict
+from arena import Arena, Verdict, reward
+from arena.board.definitions import is_fast
+from arena.board.scorecard import FACTORS, NOISY, outcome_of
 from arena.errors import MachineError, UsageError
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Spent
+from arena.models.conversation import Finish
 from arena.paths import Paths
 from arena.players.attempts import Attempt
 from arena.players.prompt import build_prompt
 from arena.records.index import Store
 from arena.runs.engine import Engine
 from arena.runs.judge import Judgement
+from arena.sweep.records import Cell
 from pkb_arena.evaluation import NUMBERS, SharedJudge, Terms, numbers, report_of, rows, words
+from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.result import Roofline
 
+FAST = ("fast_1", "fast_1_5", "fast_2")
 TERMS = Terms(device="cpu", world=2, unsafe=True)
 
 
@@ -59,12 +68,29 @@ async def test_a_cancelled_call_cancels_its_run(judge: SharedJudge) -> None:
     assert (await judge.judge(TERMS, "13", Kernel("pass"), "model:m")).passed
 
 
-async def test_only_speedup_beyond_noise_is_number(judge: SharedJudge) -> None:
-    attempt = await judge.judge(TERMS, "13", Kernel("pass"), "model:m")
+TIMED = {"call": Interval(2.0, 1.8, 2.2), "clock": "call", "roofline": Roofline(1.0, 40.0, "memory")}
+RESULTS = [
+    *(stored_runs.result(outcome=told, **TIMED) for told in ("faster", "even", "slower", NOISY)),
+    stored_runs.result(),
+    stored_runs.result(Verdict.WRONG_RESULT),
+]
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.outcome or result.verdict)
+def test_numbers_are_those_of_the_board(result: Result) -> None:
+    judgement = Judgement(stored_runs.header("r"), result)
+    found = numbers(Attempt(1, ModelAnswer("", Finish("stop"), Spent()), judgement))
+    cell = Cell(slug="allreduce", setting=stored_runs.SETTING, player="model:m", attempt=1, catalogue="")
+    board = outcome_of(stored_runs.cell_result(cell, str(result.verdict), report=judgement.report))
+    assert found == {
+        "correct": board.passed,
+        "faster": board.faster,
+        "speedup": board.speedup or 0,
+        **{name: is_fast(board.speedup, board.passed, p) for name, p in zip(FAST, FACTORS, strict=True)},
+        "share_of_bound": (board.percent or 0) / 100,
+        "reward": reward(judgement.report),
+    }
+
+
+def test_nothing_judged_has_no_number() -> None:
     assert numbers(None) == dict.fromkeys(NUMBERS, 0.0)
-    found = numbers(attempt)
-    assert set(found) == set(NUMBERS)
-    assert [found[name] for name in ("faster", "speedup", "fast_1", "fast_2")] == [1, 1.5, 1, 0]
-    noisy = msgspec.structs.replace(attempt.judgement.result, outcome="too noisy")
-    found = numbers(Attempt(1, attempt.answer, Judgement(attempt.judgement.header, noisy)))
-    assert (found["correct"], found["faster"], found["speedup"], found["fast_1"]) == (1, 0, 0, 0)
