@@ -124,6 +124,8 @@ class Submitted(SideEvent, tag="submitted", frozen=True, kw_only=True):
 
 WAITING = "waiting"
 """Used instead of a phase while another run on this machine is timing."""
+MEASURING_ON = "measuring on"
+"""Used instead of a phase while a run with a verdict goes on measuring."""
 
 
 class KernelJudging(SideEvent, tag="judging", frozen=True, kw_only=True):
@@ -131,11 +133,11 @@ class KernelJudging(SideEvent, tag="judging", frozen=True, kw_only=True):
 
     attempt: int
     phase: str
-    """One of the protocol's PHASES, or WAITING."""
+    """One of the protocol's PHASES, or WAITING. After the verdict: MEASURING_ON, then empty when that has ended."""
 
 
 class Measured(SideEvent, tag="measured", frozen=True, kw_only=True):
-    """The kernel's speedup over the baseline so far."""
+    """The kernel's speedup over the baseline so far. After the verdict: that of a longer measurement."""
 
     attempt: int
     round: int
@@ -143,6 +145,8 @@ class Measured(SideEvent, tag="measured", frozen=True, kw_only=True):
     speedup: Interval
     clock: str = ""
     """The clock of the speedup: "call" or "device"."""
+    outcome: str = ""
+    """Set after the verdict."""
 
 
 class KernelJudged(SideEvent, tag="judged", frozen=True, kw_only=True):

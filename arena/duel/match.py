@@ -19,8 +19,8 @@ from arena.players.make_player import make_player_or_file
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerSetup, Submission, Task
 from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafted, Retried, Wrote
 from arena.records.header import new_id
-from arena.records.run_record import view
-from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
+from arena.records.run_record import RunRecord, view
+from arena.runs.judge import Judge, Judgement, RunInProgress, RunRequest, judge_to_end, judge_to_verdict
 from arena.settings import Settings
 from arena.words.headline import headline_so_far
 from arena.words.untrusted_text import printable
@@ -28,7 +28,18 @@ from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, HOUSE
 from problems.catalogue import Catalogue
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Contender, PhaseStarted, Result, RunStarted, Setting, Timed, Waiting
+from sandbox.protocol.events import (
+    AnyEvent,
+    Contender,
+    Finished,
+    Judged,
+    PhaseStarted,
+    Result,
+    RunStarted,
+    Setting,
+    Timed,
+    Waiting,
+)
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -120,9 +131,10 @@ class Match:
         players: Players,
         *,
         budget_s: float = 2.5,
+        live_s: float = 0.0,
         unsafe: bool = False,
     ) -> None:
-        """budget_s: as in a run, for every submission. unsafe: models' kernels may run without a jail.
+        """budget_s, live_s: as in a run, for every submission. unsafe: models' kernels may run without a jail.
 
         Raises:
             FolderUnwritable: the duel's journal cannot be written.
@@ -134,7 +146,7 @@ class Match:
         self.players = dict(zip(events.SIDES, players, strict=True))
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
-        self._budget_s = budget_s
+        self._budget_s, self._live_s = budget_s, live_s
         self._judging = asyncio.Lock()
         self._going = asyncio.Event()
         """Not set while the duel is paused."""
@@ -143,6 +155,8 @@ class Match:
         self._playing: dict[events.SideName, asyncio.Task[None]] = {}
         self._why: dict[events.SideName, str] = {}
         self._judgements: dict[asyncio.Task[Judgement], events.SideName] = {}
+        self._measuring: tuple[RunInProgress, asyncio.Task[None]] | None = None
+        """The newest run with a verdict that went on measuring, and what tells of it."""
         self._journal = open_duel_journal(
             paths, header, lambda error: self._say_to_all(f"this duel's journal is incomplete: {error}")
         )
@@ -165,6 +179,18 @@ class Match:
         if self.state.stage == "paused":
             self.tell(events.Resumed(at=self.now))
             self._going.set()
+
+    @property
+    def measuring_on(self) -> bool:
+        """Whether a run goes on measuring after its verdict."""
+        return self._measuring is not None and not self._measuring[0].ended
+
+    async def end_measuring(self) -> None:
+        """Ends a run that goes on measuring after its verdict. What was measured is kept."""
+        if self._measuring is not None:
+            run, following = self._measuring
+            await run.cancel()
+            await following
 
     def agree(self, side: events.SideName) -> None:
         """Ends a side's play. Its submissions are still judged."""
@@ -245,6 +271,7 @@ class Match:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.end_measuring()
         self._journal.close()
 
     async def _play_sides(self) -> None:
@@ -315,7 +342,10 @@ class Match:
             return await judge_to_end(self._judge, replace(request, rounds=0))
 
     async def _judge_one(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
-        """Judges a side's submission in its turn. number: the number of its attempt, from 1."""
+        """Judges a side's submission in its turn. number: the number of its attempt, from 1.
+
+        The run may go on measuring after its verdict, until another is asked for.
+        """
         tell_round = self._tells_rounds(events.Measured, side=name, attempt=number)
 
         def listen(event: AnyEvent) -> None:
@@ -325,12 +355,30 @@ class Match:
             tell_round(event)
 
         path = self.state.header.player(name).kernel_path
-        request = replace(self._request(name, kernel, kernel_name), kernel_path=path)
+        request = replace(self._request(name, kernel, kernel_name), kernel_path=path, live_s=self._live_s)
         async with self._turn():
-            judgement = await judge_to_end(self._judge, request, listen)
-        found = judgement.report
-        self.tell(view(events.KernelJudged, found, at=self.now, side=name, attempt=number, speedup=found.interval))
+            run, judgement = await judge_to_verdict(self._judge, request, listen)
+            self._tell_verdict(name, number, judgement.report)
+            if not run.ended:
+                self._measuring = (run, asyncio.create_task(self._measure_on(name, number, run)))
         return judgement
+
+    async def _measure_on(self, name: events.SideName, number: int, run: RunInProgress) -> None:
+        """Tells what a run measures after its verdict, until it ends."""
+        self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=events.MEASURING_ON))
+        async for event in run.events():
+            if isinstance(event, Judged | Finished):
+                self._tell_verdict(name, number, run.judgement(event.result).report)
+        self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=""))
+
+    def _tell_verdict(self, name: events.SideName, number: int, found: RunRecord) -> None:
+        """Tells a verdict; after it, only the speedup of a longer measurement, unless the kernel has failed in it."""
+        of = {"at": self.now, "side": name, "attempt": number, "speedup": found.interval}
+        before = self.state.side(name).attempts[number - 1].judged
+        if before is None or found.verdict is not before.verdict:
+            self.tell(view(events.KernelJudged, found, **of))
+        elif found.interval not in (None, before.speedup):
+            self.tell(view(events.Measured, found, round=found.rounds, **of))
 
     def _request(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> RunRequest:
         return RunRequest(
@@ -359,6 +407,7 @@ class Match:
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
                 raise MachineError(judged.detail, "play the duel again")
         await self._going.wait()  # the duel may be paused since the last run, and a side may still give up
+        await self.end_measuring()
         if self.state.left.best is None or self.state.right.best is None:
             return without_final(self.state, self.now)
         return after_final(self.state, await self._final(), self.now)

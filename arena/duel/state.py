@@ -8,6 +8,7 @@ import msgspec
 from arena.duel import events
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
+from arena.records.run_record import view
 from arena.words.headline import by_clock
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Files
@@ -27,7 +28,7 @@ class AttemptState:
     files: Files = field(default_factory=dict)
     """The other files of a kernel of several files."""
     phase: str = ""
-    """Phase of its run; empty before and after it."""
+    """Phase of its run, or why it has none; empty before and after it."""
     samples: list[events.Measured] = field(default_factory=list)
     judged: events.KernelJudged | None = None
 
@@ -192,7 +193,9 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
             if attempt is None:
                 return
-            if isinstance(event, events.Measured):
+            if isinstance(event, events.Measured) and attempt.judged is not None:
+                attempt.judged = view(events.KernelJudged, event, attempt.judged, at=attempt.judged.at)
+            elif isinstance(event, events.Measured):
                 attempt.samples.append(event)
             elif isinstance(event, events.KernelJudging):
                 attempt.phase = event.phase

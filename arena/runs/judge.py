@@ -18,7 +18,7 @@ from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.words.untrusted_text import printable
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Contender, Finished, Log, Refused, Result, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Contender, Finished, Judged, Log, Refused, Result, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
 
@@ -188,10 +188,14 @@ class RunInProgress:
             raise RunRefused(end.message, end.advice)
         if isinstance(end, Cancelled):
             raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
+        return self.judgement(end.result)
+
+    def judgement(self, result: Result) -> Judgement:
+        """Returns a result of this run with what its ranks have printed so far."""
         # Logs without a rank are from the referee, not from a kernel.
         logs = (event for event in self._events if isinstance(event, Log) and event.rank >= 0)
         printed = (f"[rank {log.rank}] {printable(log.text)}" for log in logs)
-        return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
+        return Judgement(self.header, result, "".join(printed)[:PRINTED_CHARACTERS])
 
     async def cancel(self) -> None:
         """Ends the run and waits until it has ended. Does nothing when it has ended already."""
@@ -252,10 +256,12 @@ class Judge(Protocol):
 def _ignore(_: AnyEvent) -> None: ...
 
 
-async def judge_to_end(judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore) -> Judgement:
-    """Judges a request and waits for its end. When the waiting task is cancelled, the run is cancelled.
+async def judge_to_verdict(
+    judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore
+) -> tuple[RunInProgress, Judgement]:
+    """Judges a request and waits for its verdict. When the waiting task is cancelled, the run is cancelled.
 
-    listener: called with each event of the run.
+    listener: called with each event of the run until then. With `request.live_s`, the run may go on measuring.
 
     Raises:
         RunRefused: the setting cannot be run.
@@ -266,7 +272,14 @@ async def judge_to_end(judge: Judge, request: RunRequest, listener: Callable[[An
     try:
         async for event in run.events():
             listener(event)
-        return await run.result()
+            if isinstance(event, Judged):
+                return run, run.judgement(event.result)
+        return run, await run.result()
     except BaseException:
         await run.cancel()
         raise
+
+
+async def judge_to_end(judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore) -> Judgement:
+    """The same for a run that ends with its verdict."""
+    return (await judge_to_verdict(judge, request, listener))[1]

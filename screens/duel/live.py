@@ -32,7 +32,7 @@ from screens.widgets.key_line import FRAME, entitle
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
 DuelStart = tuple[DuelPlan, Setting, Players]
-_PLAYING = {"submit", "pause", "agree", "give_up", "reveal"}
+_PLAYING = {"submit", "pause", "agree", "give_up", "reveal", "end_measuring"}
 """Actions that are possible until a duel is decided."""
 
 
@@ -72,7 +72,13 @@ class LiveDuelScreen(DuelScreen):
                     player.submits_first = guests  # the user's own may be weeks old
         try:
             self.match = Match(
-                services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
+                services.engine,
+                services.paths,
+                problem,
+                header,
+                players,
+                budget_s=services.settings.budget_s,
+                live_s=services.settings.live_s,
             )
         except ArenaError:
             if edits is not None:
@@ -176,6 +182,8 @@ class LiveDuelScreen(DuelScreen):
             after |= _PLAYING - {"reveal"}
         elif self.edits is None:
             after |= {"submit", "give_up"}
+        if not self.match.measuring_on:
+            after |= {"end_measuring"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
     def action_submit(self) -> None:
@@ -230,6 +238,12 @@ class LiveDuelScreen(DuelScreen):
             self.match.pause()
         else:
             self.say("The clock has stopped already")
+
+    def action_end_measuring(self) -> None:
+        if self.match.measuring_on:
+            self.start(self.match.end_measuring(), "end measuring")
+        else:
+            self.say("Nothing is being measured on")
 
     def action_agree(self) -> None:
         """Marks the local player as done, or both players if none is local. The final begins when both are done."""

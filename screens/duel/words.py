@@ -174,7 +174,8 @@ def _verdict(attempt: AttemptState) -> Content:
         return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))
     speed = judged.speedup
     words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, judged.clock)
-    return Content.assemble(verdict, f"  {words}".rstrip())
+    measuring = f" · {attempt.phase}" if attempt.phase else ""
+    return Content.assemble(verdict, f"  {words}".rstrip(), (measuring, "$accent"))
 
 
 def attempts(side: SideState, name: SideName, player: str, over: bool = False) -> Content:

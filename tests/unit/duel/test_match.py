@@ -14,6 +14,7 @@ from waiting import comes_true
 
 from arena.duel.card import abandoned_words
 from arena.duel.events import (
+    MEASURING_ON,
     SIDES,
     WAITING,
     Abandoned,
@@ -46,8 +47,9 @@ from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
-from sandbox.protocol.events import Interval, Result, Setting
+from sandbox.protocol.events import Interval, Judged, Result, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
+from screens.duel import points_of
 from screens.duel.words import status
 
 CATALOGUE = load_catalogue()
@@ -100,7 +102,7 @@ async def engine(paths: Paths) -> AsyncIterator[Engine]:
 def make_match(engine: Engine, paths: Paths) -> MakeMatch:
     def make(left: Player, right: Player, minutes: float | None = None) -> Match:
         header = new_header(PROBLEM, SETTING, (left, right), minutes)
-        return Match(engine, paths, PROBLEM, header, (left, right))
+        return Match(engine, paths, PROBLEM, header, (left, right), live_s=60.0)
 
     return make
 
@@ -117,6 +119,55 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)]
     assert sorted(verdicts) == [("left", Verdict.PASS), ("right", Verdict.PASS)]
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
+
+
+@pytest.fixture
+async def measured_on(make_match: MakeMatch, tmp_path: Path) -> AsyncIterator[tuple[Match, Path]]:
+    """A duel whose left kernel has its verdict and goes on measuring; the path of the kernel."""
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("measures")
+    match = make_match(user("you", kernel), Fails(), minutes=5.0)
+    playing = asyncio.create_task(match.play())
+    await comes_true(lambda: match.measuring_on and match.state.left.attempts[0].phase == MEASURING_ON)
+    yield match, kernel
+    match.give_up("left")
+    await playing
+
+
+def measured(match: Match, half_width: float) -> Judged:
+    """The next result of the run that goes on measuring."""
+    run, _ = match._measuring or pytest.fail("nothing is being measured")
+    assert run.judged is not None
+    speedup = Speedup(call=Interval(1.5, 1.5 - half_width, 1.5 + half_width), device=None)
+    result = msgspec.structs.replace(run.judged, speedup=speedup)
+    return Judged(run_id=run.run_id, sha256=run.header.sha256, result=result)
+
+
+async def test_interval_narrows_after_verdict(measured_on: tuple[Match, Path], engine: Engine, paths: Paths) -> None:
+    match, _ = measured_on
+    attempt = match.state.left.attempts[0]
+    assert attempt.judged is not None
+    at = attempt.judged.at
+    engine._on_event(measured(match, 0.02))
+    await comes_true(lambda: attempt.speedup == Interval(1.5, 1.48, 1.52))
+    assert (attempt.judged.at, attempt.judged.outcome) == (at, "faster")
+    (point,) = points_of(match.state, "left")
+    assert (point.low, point.high) == (1.48, 1.52)
+    assert status(match.state.left).plain.endswith("· measuring on")
+    await match.end_measuring()
+    assert (match.measuring_on, attempt.phase, attempt.speedup) == (False, "", Interval(1.5, 1.48, 1.52))
+    replayed = DuelState(match.state.header)
+    for event in told(match, paths):
+        replayed.apply(event)
+    assert replayed == match.state
+
+
+async def test_next_save_ends_measuring_on(measured_on: tuple[Match, Path]) -> None:
+    match, kernel = measured_on
+    kernel.write_text("pass")
+    await comes_true(lambda: [each.passed for each in match.state.left.attempts] == [True, True])
+    assert not match.measuring_on
+    assert match.state.left.attempts[0].phase == ""
 
 
 async def test_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, paths: Paths) -> None:
