@@ -186,12 +186,19 @@ class App:
         return False
 
     def frozen(self) -> str:
-        """Where the app stands if it is frozen, else empty."""
+        """Where the main thread stands if the app is frozen, else empty. The stacks of all threads go to a file."""
         if self.left or not self.is_frozen():
             return ""
-        self.terminal.process.send_signal(signal.SIGABRT)
+        process = self.terminal.process
+        state = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
+        process.send_signal(signal.SIGABRT)
+        process.send_signal(signal.SIGCONT)  # a stopped process prints nothing
         self.terminal.quiet(3.0)
-        return f"frozen at {_places(self.terminal.drawn.decode(errors='replace'))}"
+        stacks = self.terminal.drawn.decode(errors="replace").replace("\r", "")
+        file = Path(tempfile.gettempdir()) / f"pkb-monkey-{process.pid}.txt"
+        file.write_text(stacks, encoding="utf-8")
+        main = _places(stacks.partition("Current thread")[2])
+        return f"frozen in state {state} at {main}; all threads: {file}"
 
     def close(self) -> str:
         """Ends the app. Returns how it failed meanwhile."""

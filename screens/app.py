@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +20,7 @@ from screens.base import BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
-from screens.terminal_app import TerminalApp
+from screens.terminal_app import TerminalApp, has_shell
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixteen_colours
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
 MESSAGE = 300
 """Characters of an error's message that are shown when the app ends."""
 FULL_PASS_S = 60.0
+RESTYLE_S = 0.1
+"""Seconds until a new theme is drawn at the earliest, if other keys wait."""
 WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
 NEVER = 1_000_000
 """Collections of younger objects before the garbage collector makes a full one by itself."""
@@ -150,9 +151,13 @@ class ArenaApp(TerminalApp):
 
     def refresh_css(self, animate: bool = True) -> None:
         """Reads the stylesheet again for another theme. Textual would do so for the first one, too, in 20 ms."""
-        if self.theme != self._theme_read:
-            self._theme_read = self.theme
-            super().refresh_css(animate)
+        if self.theme == self._theme_read:
+            return
+        if self._keys:  # the next one may show another theme, as in a list, and each takes a second on a busy machine
+            self.set_timer(RESTYLE_S, self.refresh_css)
+            return
+        self._theme_read = self.theme
+        super().refresh_css(animate)
 
     def get_css_variables(self) -> dict[str, str]:
         """Returns none before the user's theme is known: Textual first asks for those of its default theme."""
@@ -246,8 +251,7 @@ class ArenaApp(TerminalApp):
 
     def action_suspend(self) -> None:
         """Stops the process, as ctrl+z does in a shell. In the editor ctrl+z takes back the last change instead."""
-        alone = os.getpgid(0) == os.getsid(0)  # without a shell that could continue the process
-        if alone or self._driver is None or not self._driver.can_suspend:
+        if not has_shell() or self._driver is None or not self._driver.can_suspend:
             self.notify("Not suspended: no shell could continue the app.", timeout=4, markup=False)
         else:
             self.action_suspend_process()

@@ -74,6 +74,11 @@ def _text_of(key: events.Key) -> str:
     return "\t" if key.key == "tab" else (key.character or "") if key.is_printable else ""
 
 
+def has_shell() -> bool:
+    """Whether a shell could continue this process after it was stopped."""
+    return os.getpgid(0) != os.getsid(0)
+
+
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
     return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
@@ -151,16 +156,20 @@ class TerminalApp(App[None]):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Writes nothing to the terminal while another program has it.
+        """Writes nothing to the terminal while another program has it, and leaves ctrl+c and ctrl+z to that program.
 
         Textual alone would go on drawing into a queue that is no longer emptied, and block forever when it is full.
         """
         self._away = True
+        others = (signal.SIGINT, signal.SIGQUIT, *([] if has_shell() else [signal.SIGTSTP]))
+        before = {number: signal.signal(number, lambda *_: None) for number in others}
         try:
             with self.batch_update(), super().suspend():
                 yield
         finally:
             self._away = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._characters_only]

@@ -115,7 +115,8 @@ def test_outside_editor_gets_terminal_and_returns_it(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor = tmp_path / "my-editor"
-    editor.write_text('#!/bin/sh\necho "EDITING $1"\nread answer\necho "# $answer" >> "$1"\n')
+    ignored = "trap '' INT QUIT TSTP\n"
+    editor.write_text(f'#!/bin/sh\n{ignored}echo "EDITING $1"\nread answer\necho "# $answer" >> "$1"\n')
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
     app = Screen("screens", "13")
@@ -123,6 +124,7 @@ def test_outside_editor_gets_terminal_and_returns_it(
         app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows("EDITING")
+        app.process.send("\x03\x1c\x1a")  # ctrl+c, ctrl+\, ctrl+z: signals, as a child of an editor reads them
         app.process.send("from outside\r")
         app.shows("# from outside", "✓ PASS")
         app.process.send("\x11")

@@ -119,3 +119,15 @@ async def test_keys_while_the_app_closes_are_dropped(open_app) -> None:
         screens.clear()
         await app.on_event(key)
         screens.extend(kept)
+
+
+async def test_held_key_reads_stylesheet_for_last_theme(open_app, until, monkeypatch) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        read, reparse = [], app.stylesheet.reparse
+        monkeypatch.setattr(app.stylesheet, "reparse", lambda: (read.append(app.theme), reparse()))
+        names = app.theme_names
+        last = names[(names.index(app.theme) + 21) % len(names)]
+        for _ in range(21):
+            app.post_message(Key("shift+f9", None))
+        await until(pilot, lambda: not app._keys and read and read[-1] == last == app.theme)
+        assert len(read) <= 2  # the first key is handled alone
