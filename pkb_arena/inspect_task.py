@@ -170,10 +170,10 @@ def verdict(terms: Terms) -> Scorer:
         if answer.outcome == "kernel" and kept.get(LEFT, 1) > 0 and answer.source not in kept.get(RAN, []):
             await _judged(terms, state, answer.kernel)
         if (best := kept.get(BEST)) is None:
-            return Score(value=_value(numbers(None)), answer="", explanation=answer.reason)
+            return Score(value=numbers(None), answer="", explanation=answer.reason)
         report = best["report"]
         explanation = f"{report['verdict']} {report['outcome']} {report['detail']}".strip()
-        return Score(value=_value(best["numbers"]), answer=best["source"], explanation=explanation, metadata=report)
+        return Score(value=best["numbers"], answer=best["source"], explanation=explanation, metadata=report)
 
     return score
 
@@ -184,10 +184,6 @@ async def _judged(terms: Terms, state: TaskState, kernel: Kernel) -> None:
     except ArenaError as error:
         raise RuntimeError(error.one_line) from error  # the sample has an error and no score
     _keep(state.store, attempt)
-
-
-def _value(found: dict[str, float]) -> dict[str, str | int | float | bool | None]:
-    return dict(found)
 
 
 def _player(state: TaskState) -> str:

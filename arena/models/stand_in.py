@@ -53,11 +53,6 @@ def answers(able: float, piece: int = 12, pause_s: float = 0.0) -> Callable[[str
     return lambda prompt: in_pieces(answer(prompt, able, random.random()), piece, pause_s)
 
 
-def _text(content: str | list[dict[str, str]] | None) -> str:
-    """The text of a message, which may come in parts."""
-    return "".join(part.get("text", "") for part in content) if isinstance(content, list) else content or ""
-
-
 def _choice(**of: object) -> dict[str, object]:
     """One choice, as a chunk of a stream. All its fields are those that OpenAI's own client requires."""
     chunk = {"id": "stand-in", "object": "chat.completion.chunk", "created": int(time.time()), "model": NAME}
@@ -76,7 +71,7 @@ def serve(pieces: Callable[[str], Iterable[str]], port: int = 0) -> ThreadingHTT
     class StandIn(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = "\n".join(_text(message["content"]) for message in body["messages"])
+            prompt = "\n".join(message["content"] or "" for message in body["messages"])
             streams = bool(body.get("stream"))
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream" if streams else "application/json")

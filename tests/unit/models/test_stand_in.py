@@ -41,7 +41,7 @@ def test_stand_in_answers_with_kernel_despite_example(name: str, paths: Paths) -
 def test_answer_comes_whole_unless_a_stream_is_asked() -> None:
     server = serve(lambda prompt: iter((prompt, "!")))
     url = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    asked = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}
+    asked = {"messages": [{"role": "user", "content": "hello"}]}
     try:
         whole = httpx.post(url, json=asked).json()
         lines = httpx.post(url, json={**asked, "stream": True}).text.split("\n\n")
