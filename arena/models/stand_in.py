@@ -99,5 +99,6 @@ def serve(pieces: Callable[[str], Iterable[str]], port: int = 0) -> ThreadingHTT
             """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), StandIn)
+    server.socket.listen(128)  # a framework asks for all answers at once; the library lets 5 wait
     Thread(target=server.serve_forever, daemon=True).start()
     return server
