@@ -8,7 +8,7 @@ import msgspec
 from arena.duel import events
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
-from arena.records.run_record import view
+from arena.records.run_record import fields_of
 from arena.words.headline import by_clock
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Files
@@ -194,7 +194,9 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
             if attempt is None:
                 return
             if isinstance(event, events.Measured) and attempt.judged is not None:
-                attempt.judged = view(events.KernelJudged, event, attempt.judged, at=attempt.judged.at)
+                attempt.judged = msgspec.structs.replace(
+                    attempt.judged, **fields_of(event, "speedup clock outcome rounds")
+                )
             elif isinstance(event, events.Measured):
                 attempt.samples.append(event)
             elif isinstance(event, events.KernelJudging):

@@ -13,6 +13,7 @@ from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.players.make_player import AGENT, MODEL, FilePlayer
+from arena.records.run_record import fields_of
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernel_folder import shown_name
 from arena.workspace.kernels import read_kernel
@@ -71,15 +72,8 @@ class LiveDuelScreen(DuelScreen):
                     guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
                     player.submits_first = guests  # the user's own may be weeks old
         try:
-            self.match = Match(
-                services.engine,
-                services.paths,
-                problem,
-                header,
-                players,
-                budget_s=services.settings.budget_s,
-                live_s=services.settings.live_s,
-            )
+            times = fields_of(services.settings, "budget_s live_s")
+            self.match = Match(services.engine, services.paths, problem, header, players, **times)
         except ArenaError:
             if edits is not None:
                 services.locks.release(problem.stem)

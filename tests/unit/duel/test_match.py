@@ -39,6 +39,7 @@ from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.records.index import Store
 from arena.records.json_lines import append_line
+from arena.records.run_record import view
 from arena.records.voids import Void, read_voids
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -140,7 +141,7 @@ def measured(match: Match, half_width: float) -> Judged:
     assert run.judged is not None
     speedup = Speedup(call=Interval(1.5, 1.5 - half_width, 1.5 + half_width), device=None)
     result = msgspec.structs.replace(run.judged, speedup=speedup)
-    return Judged(run_id=run.run_id, sha256=run.header.sha256, result=result)
+    return view(Judged, run.header, result=result)
 
 
 async def test_interval_narrows_after_verdict(measured_on: tuple[Match, Path], engine: Engine, paths: Paths) -> None:

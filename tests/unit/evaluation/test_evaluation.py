@@ -79,16 +79,16 @@ RESULTS = [
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.outcome or result.verdict)
 def test_numbers_are_those_of_the_board(result: Result) -> None:
     judgement = Judgement(stored_runs.header("r"), result)
-    found = numbers(Attempt(1, ModelAnswer("", Finish("stop"), Spent()), judgement))
+    report, attempt = judgement.report, Attempt(1, ModelAnswer("", Finish("stop"), Spent()), judgement)
     cell = Cell(slug="allreduce", setting=stored_runs.SETTING, player="model:m", attempt=1, catalogue="")
-    board = outcome_of(stored_runs.cell_result(cell, str(result.verdict), report=judgement.report))
-    assert found == {
+    board = outcome_of(stored_runs.cell_result(cell, str(result.verdict), report=report))
+    assert numbers(attempt) == {
         "correct": board.passed,
         "faster": board.faster,
         "speedup": board.speedup or 0,
         **{name: is_fast(board.speedup, board.passed, p) for name, p in zip(FAST, FACTORS, strict=True)},
         "share_of_bound": (board.percent or 0) / 100,
-        "reward": reward(judgement.report),
+        "reward": reward(report),
     }
 
 
