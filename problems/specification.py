@@ -125,6 +125,8 @@ class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     dtypes: list[str] = msgspec.field(default_factory=lambda: ["bfloat16", "float32", "float16"])
     derived: dict[str, str] = {}
     """Sizes computed from the parameters, in order; each may use those above it."""
+    arguments: dict[str, str] = {}
+    """Of parameters of solution that are not drawn: a formula, or the name of a process group if theirs ends in "group"."""
     mutates: list[str] = []
     """Names of drawn tensors that the solution writes to; their final values are compared too."""
     check: CheckFile = CheckFile()
@@ -271,5 +273,9 @@ def _check(path: Path, file: Problem) -> None:
     try:
         for sizes in file.presets.values():
             file.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
+            names = file.names(sizes, file.worlds[-1], file.dtypes[0])
+            for name, formula in file.arguments.items():
+                if not name.endswith("group"):
+                    evaluate(formula, names)
     except FormulaError as error:
         fail(str(error))

@@ -179,10 +179,6 @@ received = "n*b"
 PROBLEM_INPUTS = """
 def draw(setting):
     return {"x": setting.randn(8, setting.sizes.n)}
-
-
-def arguments(tensors, setting):
-    return (tensors["x"],)
 """
 PROBLEM_BASELINE = """
 import torch.distributed as dist

@@ -172,10 +172,10 @@ def draw_mode(setting: RankSetting, causal: bool = True) -> torch.Tensor:
     return torch.tensor([int(causal), int(scaled)], dtype=torch.int64, device=setting.device)
 
 
-def read_mode(mode: torch.Tensor, dim: int) -> tuple[float | None, bool]:
-    """(softmax_scale, causal) of a drawn mode; a given scale is 1.5 times the usual d^-1/2."""
-    causal, scaled = mode.tolist()
-    return (1.5 * dim**-0.5 if scaled else None), bool(causal)
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, float | None]:
+    """The scale and the mask of a drawn mode; a given scale is 1.5 times the usual d^-1/2."""
+    causal, scaled = tensors["mode"].tolist()
+    return {"softmax_scale": 1.5 * setting.sizes.d**-0.5 if scaled else None, "causal": bool(causal)}
 
 
 def draw_projections(setting: RankSetting, kinds: int, index: int, heads: int) -> tuple[torch.Tensor, torch.Tensor]:

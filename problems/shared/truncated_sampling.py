@@ -115,20 +115,20 @@ def draw(setting: RankSetting, stride: int, offset: int, flat: bool = False) -> 
     }
 
 
-def read_mode(mode: torch.Tensor) -> tuple[int | None, float]:
-    """(top_k, top_p) of a drawn mode."""
-    top_k, use_p = mode.tolist()
-    return top_k or None, TOP_P if use_p else 1.0
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, int | float | None]:
+    """The filters of a drawn mode."""
+    top_k, use_p = tensors["mode"].tolist()
+    return {"top_k": top_k or None, "top_p": TOP_P if use_p else 1.0}
 
 
 def draw_chunk(setting: RankSetting) -> torch.Tensor:
-    """[1] int64: the sizes' own chunk as upstream has it; else by trial that, one leaving a short last chunk, or one above S."""
+    """[] int64: the sizes' own chunk as upstream has it; else by trial that, one leaving a short last chunk, or one above S."""
     s = setting.sizes
     choices = [s.chunk]
     if not setting.upstream_arguments:
         short = max(setting.world, (2 * s.S // 3) // setting.world * setting.world)
         choices += [short, s.S + setting.world]
-    return torch.tensor([choices[setting.trial % len(choices)]], dtype=torch.int64, device=setting.device)
+    return torch.tensor(choices[setting.trial % len(choices)], dtype=torch.int64, device=setting.device)
 
 
 def _with_clear_cut(logits: torch.Tensor, k: int, setting: RankSetting) -> torch.Tensor:

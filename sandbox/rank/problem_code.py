@@ -1,5 +1,6 @@
 """A problem's Python: drawing inputs, assembling arguments, running the baseline and the oracle. Rank side (imports torch)."""
 
+import ast
 import hashlib
 import importlib.util
 import sys
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from problems.formula import evaluate
 from problems.setting import RankSetting
-from problems.specification import Problem
+from problems.specification import Problem, ProblemError
 from sandbox.protocol.messages import TRIALS
 
 _WORDS = 624
@@ -77,20 +79,28 @@ class ProblemCode:
     inputs.py defines
         draw(setting) -> dict[str, Tensor]               tensors of one iteration; on trusted ranks only
     and may define
-        arguments(tensors, setting) -> tuple             positional arguments of solution, on both sides of the jail; without it
-                                                         they are the tensors as drawn, those of READ_BY_ARGUMENTS as int
+        arguments(tensors, setting) -> dict              arguments of solution by name that are neither drawn nor in problem.toml,
+                                                         on both sides of the jail
         layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
         canonical(outputs, setting) -> outputs           brings outputs into one order, if the order is free
         facts(tensors, setting, solution) -> Any         the third argument of canonical: facts of the inputs
         oracle(tensors, setting, solution) -> outputs    the exact result, if float64 inputs do not give it
         capacity(setting) -> int                         most bytes of outputs, if sizes depend on data
-        READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits
+        READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits. Those that are
+                                                         arguments are passed as numbers or lists
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
         self._baseline: Callable[..., Any] | None = None
+        self._defaults = {
+            n: None if default is None else ast.literal_eval(default) for n, default in problem.parameters
+        }
+        if unknown := problem.arguments.keys() - {name for name, _ in problem.parameters}:
+            raise ProblemError(f"{problem.folder}: solution of baseline.py has no argument {min(unknown)}")
+        self._given: tuple[Any, dict[str, Any]] = (None, {})
+        """Sizes, and the arguments of problem.toml with them."""
 
     def forget(self) -> None:
         """Drops the problem's modules. What they hold, such as groups, is freed with its last user."""
@@ -146,12 +156,27 @@ class ProblemCode:
         return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
     def arguments(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
-        """The positional arguments of solution, made of these tensors without copying them."""
+        """The positional arguments of solution, made of these tensors without copying them.
+
+        They are those of problem.toml, the drawn tensors of the same names, what `arguments` of inputs.py returns, and defaults.
+        """
+        if self._given[0] is not setting.sizes:
+            self._given = (
+                setting.sizes,
+                {
+                    name: setting.groups[value] if name.endswith("group") else evaluate(value, vars(setting.sizes))
+                    for name, value in self.problem.arguments.items()
+                },
+            )
         hook = getattr(self.inputs, "arguments", None)
-        if hook is None:
-            return tuple(t if self.is_withheld(name) else int(t) for name, t in tensors.items())
-        arguments: tuple[Any, ...] = hook(tensors, setting)
-        return arguments
+        drawn = {name: t if self.is_withheld(name) else t.tolist() for name, t in tensors.items()}
+        values = self._defaults | self._given[1] | drawn | (hook(tensors, setting) if hook else {})
+        try:
+            return tuple(values[name] for name, _ in self.problem.parameters)
+        except KeyError as error:
+            raise ProblemError(
+                f"{self.problem.folder}: solution's argument {error} is neither drawn nor in problem.toml"
+            ) from None
 
     def facts(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
         """The facts of these inputs that `canonical` needs (collective)."""

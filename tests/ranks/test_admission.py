@@ -23,10 +23,6 @@ import torch
 
 def draw(setting):
     return {"x": torch.arange(8.0) + setting.rank}
-
-
-def arguments(tensors, setting):
-    return (tensors["x"],)
 """
 HONEST = """
 import torch
@@ -34,10 +30,6 @@ import torch
 
 def draw(setting):
     return {"x": setting.randn(8, setting.sizes.n)}
-
-
-def arguments(tensors, setting):
-    return (tensors["x"],)
 """
 ALONE = "def solution(x):\n    return x * 2\n"
 
@@ -60,7 +52,7 @@ def examined(made_problem: Callable[..., Path]) -> Examined:
     ("inputs", "words"),
     [
         ("def draw(:\n", "/inputs.py:1: invalid syntax"),
-        ("def arguments(tensors, setting):\n    return ()\n", "/inputs.py defines no draw(...)"),
+        ("def arguments(tensors, setting):\n    return {}\n", "/inputs.py defines no draw(...)"),
         ("import torch\n\nimport no_such_module\n", "/inputs.py:3: ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )  # fmt: skip
@@ -181,7 +173,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "refused sizes": (
         {
             "inputs": "from problems.setting import SizesRefused\n\ndef draw(setting):\n"
-            "    raise SizesRefused('n must be odd')\n\ndef arguments(tensors, setting):\n    return ()\n"
+            "    raise SizesRefused('n must be odd')\n"
         },
         "inputs.py refuses the sizes: n must be odd",
     ),

@@ -20,7 +20,10 @@ PLAN = {
         "logit_bias",
     ): "a number of the call that saves no work; at others cheats are seen less often",
     ("magi1_cso_async_attention", "k_ranges"): "the sliding window over the token ranges that the sizes give",
-    ("dinov2_distributed_sinkhorn_knopp", "count"): "how many samples a rank has: the shape of another input",
+    (
+        "dinov2_distributed_sinkhorn_knopp",
+        "n_masked_patches_tensor",
+    ): "how many samples a rank has: the shape of another input",
     ("distributed_sample_sort", "count"): "how many keys a rank has: the shape of another input",
     ("gnn_sparse_embedding_all2all", "count"): "how many rows a rank has: the shape of another input",
 }

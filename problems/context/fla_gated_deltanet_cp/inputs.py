@@ -1,7 +1,5 @@
 """Inputs of problem 75: one sequence shard with all heads; decay parameters of the own heads only."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -34,9 +32,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             everyone = low + (high - low) * setting.rand(s.value_heads, shared=True, dtype=torch.float32)
         tensors[name] = everyone.to(torch.bfloat16).chunk(setting.world)[setting.rank].clone()
     return tensors
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(q, k, v, gate, beta, a_log, dt_bias, group)"""
-    given = (tensors[name] for name in ("q", "k", "v", "gate", "beta", "a_log", "dt_bias"))
-    return *given, setting.groups["world"]

@@ -44,7 +44,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(q, k, v, g, beta, a_log, dt_bias, cp_group, tp_group)"""
-    given = (tensors[name] for name in ("q", "k", "v", "g", "beta", "a_log", "dt_bias"))
-    return *given, setting.groups.get("cp", setting.groups["world"]), setting.groups.get("tp")
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The groups: below four ranks the world is all there is."""
+    groups = setting.groups
+    return {"cp_group": groups.get("cp", groups["world"]), "tp_group": groups.get("tp")}

@@ -1,7 +1,5 @@
 """Inputs of problem 71: two chunks of a long sequence, and a short filter per channel."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused
@@ -16,8 +14,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         return {"x": x, "weight": setting.randn(s.D, 1, s.K)}
     return {"x": x, "weight": setting.randn(s.D, 1, s.K, shared=True) * s.K**-0.5}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, weight, group)"""
-    return tensors["x"], tensors["weight"], setting.groups["world"]

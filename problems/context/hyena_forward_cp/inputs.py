@@ -1,7 +1,5 @@
 """Inputs of problem 72: two gates and a value, sharded in zigzag order, and long filters that decay."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused
@@ -10,7 +8,7 @@ LARGE_TAPS = 4
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """x1, x2, v [B, D, S] N(0, 1); filters h [G, taps] and bias [D], the same on all ranks.
+    """x1_seq, x2_seq, v_seq [B, D, S] N(0, 1); filters h [G, taps] and conv_bias [D], the same on all ranks.
 
     Upstream fills filters and bias with running numbers (rounded to bfloat16) divided by T and D. Otherwise
     filters are noise under an exponential envelope, exp(-t / tau) / sqrt(tau), and the bias is N(0, 1). A group's tau is drawn
@@ -20,11 +18,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     s, device = setting.sizes, setting.device
     if s.G % setting.world or s.S % 2:
         raise SizesRefused(f"W={setting.world} must divide G={s.G}, and S={s.S} must be even")
-    tensors = {name: setting.randn(s.B, s.D, s.S) for name in ("x1", "x2", "v")}
+    tensors = {name: setting.randn(s.B, s.D, s.S) for name in ("x1_seq", "x2_seq", "v_seq")}
     if setting.distribution == "upstream":
         count = torch.arange(s.G * s.T, dtype=torch.float32, device=device).to(torch.bfloat16) / s.T
         channel = torch.arange(s.D, dtype=torch.float32, device=device).to(torch.bfloat16) / s.D
-        return tensors | {"h": count.to(setting.dtype).view(s.G, s.T), "bias": channel.to(setting.dtype)}
+        return tensors | {"h": count.to(setting.dtype).view(s.G, s.T), "conv_bias": channel.to(setting.dtype)}
     taps = min(s.T, s.L)
     longest = max(2.0, taps / 4)
     exponent = setting.rand(s.G, 1, shared=True, dtype=torch.float32)
@@ -33,11 +31,4 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     h = setting.randn(s.G, taps, shared=True, dtype=torch.float32) * envelope
     places = setting.randint(0, taps, (s.G, LARGE_TAPS), shared=True)
     h.scatter_add_(1, places, setting.randn(s.G, LARGE_TAPS, shared=True, dtype=torch.float32) / 2)
-    return tensors | {"h": h.to(setting.dtype), "bias": setting.randn(s.D, shared=True)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group, with_zigzag_splitting)"""
-    s = setting.sizes
-    gates = (tensors["x1"], tensors["x2"], tensors["v"])
-    return *gates, tensors["h"], tensors["bias"], s.G, s.dim, setting.groups["world"], True
+    return tensors | {"h": h.to(setting.dtype), "conv_bias": setting.randn(s.D, shared=True)}

@@ -3,7 +3,6 @@ range.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -32,13 +31,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(query, key_value, k_ranges, cp_shuffle_num, clip_token_nums, group)"""
-    s = setting.sizes
-    given = (tensors["query"], tensors["key_value"], tensors["k_ranges"])
-    return *given, s.R, s.tokens, setting.groups["world"]
-
-
 def oracle(
     tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., torch.Tensor]
 ) -> torch.Tensor:
@@ -49,10 +41,6 @@ def oracle(
     parts = []
     for number in range(each):
         heads = [rank * each + number for rank in range(setting.world)]
-        given = {
-            "query": query[:, heads],
-            "key_value": key_value[:, [head * s.kv_heads // s.heads for head in heads]],
-            "k_ranges": tensors["k_ranges"],
-        }
-        parts.append(solution(*arguments(given, setting)))
+        given = query[:, heads], key_value[:, [head * s.kv_heads // s.heads for head in heads]], tensors["k_ranges"]
+        parts.append(solution(*given, s.R, s.tokens, setting.groups["world"]))
     return torch.stack(parts, dim=2).flatten(1, 2)

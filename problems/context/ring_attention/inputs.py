@@ -1,11 +1,11 @@
 """Inputs of problem 54: this rank's piece of queries, keys and values."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.ring import draw_mode, read_mode
+from problems.shared.ring import arguments, draw_mode
+
+__all__ = ["arguments", "draw"]
 
 READ_BY_ARGUMENTS = ("mode",)
 
@@ -22,9 +22,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         sharp = setting.rand(s.B, s.S, s.H, 1, dtype=torch.float32) < 1 / 8
         q *= torch.where(sharp, 4.0, 1.0).to(q.dtype)
     return {"q": q, "k": k, "v": v, "mode": draw_mode(setting)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(q, k, v, softmax_scale, causal, group)"""
-    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
-    return tensors["q"], tensors["k"], tensors["v"], scale, causal, None

@@ -1,7 +1,5 @@
 """Inputs of problem 34: one shard a rank."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -13,8 +11,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     s = setting.sizes
     shape = (s.M, s.N) if s.D == 1 else (s.M, s.D, s.N)
     return {"x": setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, group)"""
-    return tensors["x"], None

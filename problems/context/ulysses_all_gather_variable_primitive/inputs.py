@@ -1,7 +1,5 @@
 """Inputs of problem 35: shards of different lengths."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -31,11 +29,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     gather_dim = setting.trial % min(s.layouts, 2)
     shape = (length, s.N) if gather_dim == 0 else (s.N, length)
     return {"x": finite_bits(setting, *shape), "gather_dim": torch.tensor(gather_dim)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, gather_dim, group)"""
-    return tensors["x"], int(tensors["gather_dim"]), None
 
 
 def capacity(setting: RankSetting) -> int:

@@ -1,7 +1,5 @@
 """Inputs of problem 33: a tensor and two of its dimensions."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused
@@ -17,25 +15,22 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("4", "M", "N/4"), -2, 0),
 )
 
-READ_BY_ARGUMENTS = ("layout",)
+READ_BY_ARGUMENTS = ("scatter_dim", "gather_dim")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """x of M·N elements. Meaningful: any finite values, and as many of LAYOUTS in turn as the size `layouts` says."""
+    """x of M·N elements, and two of its dimensions.
+
+    Meaningful: any finite values, and as many of LAYOUTS in turn as the size `layouts` says.
+    """
     s = setting.sizes
     if s.M % setting.world or s.N % 4:
         raise SizesRefused(f"{setting.world} ranks must divide M={s.M}, and N={s.N} must be a multiple of 4")
-    layout = setting.trial % min(s.layouts, len(LAYOUTS))
+    layout, scatter_dim, gather_dim = LAYOUTS[setting.trial % min(s.layouts, len(LAYOUTS))]
     extents = {"M": s.M, "N": s.N, "4": 4, "N/4": s.N // 4}
-    shape = tuple(extents[name] for name in LAYOUTS[layout][0])
+    shape = tuple(extents[name] for name in layout)
     x = setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)
-    return {"x": x, "layout": torch.tensor(layout)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, scatter_dim, gather_dim, group)"""
-    _, scatter_dim, gather_dim = LAYOUTS[int(tensors["layout"])]
-    return tensors["x"], scatter_dim, gather_dim, None
+    return {"x": x, "scatter_dim": torch.tensor(scatter_dim), "gather_dim": torch.tensor(gather_dim)}
 
 
 def capacity(setting: RankSetting) -> int:

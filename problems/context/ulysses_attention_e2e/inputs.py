@@ -1,7 +1,6 @@
 """Inputs of problem 39: hidden states and two projections."""
 
 import math
-from typing import Any
 
 import torch
 
@@ -23,8 +22,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "w_qkv": setting.randn(3 * s.H, s.H, shared=not upstream) * scale,
         "w_o": setting.randn(s.H, s.H, shared=not upstream) * scale,
     }
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, w_qkv, w_o, group, num_heads, causal)"""
-    return tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"], None, setting.sizes.A, False

@@ -1,7 +1,5 @@
 """Inputs of problem 37: attention's output, all positions of the rank's own heads."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -9,21 +7,15 @@ from problems.setting import RankSetting
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
-READ_BY_ARGUMENTS = ("layout",)
+READ_BY_ARGUMENTS = ("seq_dim", "head_dim")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), with A heads on each rank; other orders of the dimensions by turns, as `layouts` allows."""
     s = setting.sizes
-    layout = setting.trial % min(s.layouts, len(_ORDERS))
-    x = setting.randn(*(getattr(s, name) for name in _ORDERS[layout][0]))
-    return {"x": x, "layout": torch.tensor(layout)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, seq_dim, head_dim, group)"""
-    _, seq_dim, head_dim = _ORDERS[int(tensors["layout"])]
-    return tensors["x"], seq_dim, head_dim, None
+    order, seq_dim, head_dim = _ORDERS[setting.trial % min(s.layouts, len(_ORDERS))]
+    x = setting.randn(*(getattr(s, name) for name in order))
+    return {"x": x, "seq_dim": torch.tensor(seq_dim), "head_dim": torch.tensor(head_dim)}
 
 
 def capacity(setting: RankSetting) -> int:

@@ -1,7 +1,5 @@
 """Inputs of problem 36: activations with a slice of the sequence and all heads."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused
@@ -9,7 +7,7 @@ from problems.setting import RankSetting, SizesRefused
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BSAD", 1, 2), ("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
-READ_BY_ARGUMENTS = ("layout", "unpadded_dim_size")
+READ_BY_ARGUMENTS = ("seq_dim", "head_dim", "unpadded_dim_size")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
@@ -22,16 +20,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if s.A % setting.world:
         raise SizesRefused(f"{setting.world} ranks do not divide A={s.A} heads")
     layout = setting.trial % min(s.layouts, len(_ORDERS))
+    order, *dims = _ORDERS[layout]
     gathered = setting.world * s.S
     unpadded = {1: gathered - 1, 2: gathered - setting.world + 1}.get(layout, 0)
-    x = setting.randn(*(getattr(s, name) for name in _ORDERS[layout][0]))
-    return {"x": x, "layout": torch.tensor(layout), "unpadded_dim_size": torch.tensor(unpadded)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, seq_dim, head_dim, group, unpadded_dim_size)"""
-    _, seq_dim, head_dim = _ORDERS[int(tensors["layout"])]
-    return tensors["x"], seq_dim, head_dim, None, int(tensors["unpadded_dim_size"])
+    x = setting.randn(*(getattr(s, name) for name in order))
+    return {"x": x} | dict(zip(READ_BY_ARGUMENTS, map(torch.tensor, (*dims, unpadded)), strict=True))
 
 
 def capacity(setting: RankSetting) -> int:

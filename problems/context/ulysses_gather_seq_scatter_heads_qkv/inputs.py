@@ -10,7 +10,7 @@ _LAYOUTS = 5
 _SPLIT_SHAPE = (1, 3)
 _SEQUENCE_FIRST = 4
 
-READ_BY_ARGUMENTS = ("layout", "unpadded_dim_size")
+READ_BY_ARGUMENTS = ("seq_dim", "unpadded_dim_size", "restore_shape")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
@@ -25,16 +25,15 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     layout = setting.trial % min(s.layouts, _LAYOUTS)
     gathered = setting.world * s.S
     unpadded = {2: gathered - 1, 3: gathered - setting.world + 1}.get(layout, 0)
-    shape = (s.S, s.B, 3 * s.P) if layout == _SEQUENCE_FIRST else (s.B, s.S, 3 * s.P)
-    x = setting.randn(*shape)
-    return {"qkv_tensor": x, "layout": torch.tensor(layout), "unpadded_dim_size": torch.tensor(unpadded)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(qkv_tensor, seq_dim, group, unpadded_dim_size, restore_shape)"""
-    layout, unpadded = int(tensors["layout"]), int(tensors["unpadded_dim_size"])
     seq_dim = 0 if layout == _SEQUENCE_FIRST else 1
-    return tensors["qkv_tensor"], seq_dim, None, unpadded or None, layout not in _SPLIT_SHAPE
+    shape = (s.B, s.S, 3 * s.P) if seq_dim else (s.S, s.B, 3 * s.P)
+    read = map(torch.tensor, (seq_dim, unpadded, layout not in _SPLIT_SHAPE))
+    return {"qkv_tensor": setting.randn(*shape)} | dict(zip(READ_BY_ARGUMENTS, read, strict=True))
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """No trimming is None."""
+    return {"unpadded_dim_size": int(tensors["unpadded_dim_size"]) or None}
 
 
 def capacity(setting: RankSetting) -> int:

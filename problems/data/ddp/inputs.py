@@ -1,20 +1,20 @@
 """Inputs of problem 40: a batch slice, and parameters with Adam's state that only rank 0 holds rightly."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
 from problems.shared.inputs.training_step import (
+    arguments,
     draw_batch,
     draw_moments,
     draw_parameters,
     draw_step,
     gradient_scale,
-    hyperparameters,
     shapes,
 )
 from problems.shared.mlp import split
+
+__all__ = ["arguments", "draw"]
 
 NAMES = ("W1", "b1", "W2", "b2")
 
@@ -43,16 +43,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         tensors[f"exp_avg_sq_{name}"] = square
     tensors["step"] = draw_step(setting, meaningful=3)
     return tensors
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(X_local, y_local, parameters, moments, lr, beta1, beta2, eps, step)"""
-    return (
-        tensors["X_local"],
-        tensors["y_local"],
-        *(tensors[name] for name in NAMES),
-        *(tensors[f"exp_avg_{name}"] for name in NAMES),
-        *(tensors[f"exp_avg_sq_{name}"] for name in NAMES),
-        *hyperparameters(setting),
-        int(tensors["step"]),
-    )

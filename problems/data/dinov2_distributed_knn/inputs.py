@@ -17,7 +17,7 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """test [Q, D], train_T [D, T] of the run dtype, labels [1, T] int64.
+    """test_features_rank [Q, D], train_features_rank_T [D, T] of the run dtype, train_labels_rank [1, T] int64.
 
     Upstream: unit-normalised bfloat16 noise, labels (global column) mod 1000. Otherwise 64 clusters shared by
     all ranks, and entries rounded to multiples of 1/256, in float32 of 1/4096: products then add up exactly in
@@ -49,12 +49,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             labels = setting.randint(0, 1000, (s.T,))
         else:
             labels = setting.permutation(setting.world * s.T, shared=True)[first : first + s.T]
-    return {"test": test.to(setting.dtype), "train_T": train.to(setting.dtype).t().contiguous(), "labels": labels[None]}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(test_features_rank, train_features_rank_T, train_labels_rank, max_k, group)"""
-    return tensors["test"], tensors["train_T"], tensors["labels"], setting.sizes.k, setting.groups["world"]
+    return {
+        "test_features_rank": test.to(setting.dtype),
+        "train_features_rank_T": train.to(setting.dtype).t().contiguous(),
+        "train_labels_rank": labels[None],
+    }
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,17 @@ def facts(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Call
     In the published distribution sums depend on the order of additions: what is within four units in the last place of the
     k-th similarity ties with it there.
     """
-    similarities, _ = solution(*arguments(tensors, setting))
+    test, train_T, labels = (
+        tensors[f"{name}"] for name in ("test_features_rank", "train_features_rank_T", "train_labels_rank")
+    )
+    similarities, _ = solution(test, train_T, labels, setting.sizes.k, setting.groups["world"])
     value = similarities[:, -1:].contiguous()
-    queries, values = (_from_all_ranks(x, setting) for x in (tensors["test"], value))
-    found = queries @ tensors["train_T"]
+    queries, values = (_from_all_ranks(x, setting) for x in (test, value))
+    found = queries @ train_T
     eps = torch.finfo(found.dtype).eps if setting.distribution == "upstream" else 0.0
     near = 4 * eps * values.abs()
     tied = (found >= values - near) & (found <= values + near)
-    labels = tensors["labels"].view(-1)
+    labels = labels.view(-1)
     return Edges(value, *(_to_owners(chosen, labels, setting) for chosen in (tied, found > values + near)))
 
 

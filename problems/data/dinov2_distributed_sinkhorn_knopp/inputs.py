@@ -1,16 +1,12 @@
 """Inputs of problem 80: cosine-like teacher scores, some prototypes more popular than others."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
 
-TEMPERATURE = 0.07
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """scores [b, K] float32 and count [1] int64 = b.
+    """teacher_output [b, K] float32 and n_masked_patches_tensor [1] int64 = b.
 
     Upstream: 0.01 N(0, 1), rows on every rank; the answer is then nearly constant. Otherwise 0.25 N(0, 1)
     plus 0.2 N(0, 1) per prototype (the same on all ranks), clipped to [-1, 1], and an eighth fewer rows per
@@ -23,9 +19,4 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         rows = s.rows - setting.rank % 3 * (s.rows // 8)
         popular = setting.randn(s.K, shared=True) * 0.2
         scores = (setting.randn(rows, s.K) * 0.25 + popular).clamp(-1, 1)
-    return {"scores": scores, "count": torch.tensor([rows], device=setting.device)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(teacher_output, teacher_temp, n_masked_patches_tensor, n_iterations, group)"""
-    return tensors["scores"], TEMPERATURE, tensors["count"], setting.sizes.iterations, setting.groups["world"]
+    return {"teacher_output": scores, "n_masked_patches_tensor": torch.tensor([rows], device=setting.device)}

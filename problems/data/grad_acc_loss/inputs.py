@@ -43,12 +43,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)"""
-    return (
-        tensors["loss"],
-        tensors["local_valid_tokens"],
-        tensors["global_valid_tokens"],
-        tensors["grad_normalized_loss"],
-        tensors["grad_loss_sum"] if tensors["has_grad_loss_sum"].item() else None,
-    )
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The second gradient is None in some iterations."""
+    return {"grad_loss_sum": tensors["grad_loss_sum"] if tensors["has_grad_loss_sum"].item() else None}

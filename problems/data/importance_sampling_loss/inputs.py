@@ -66,12 +66,6 @@ def _sample(hidden: torch.Tensor, weight: torch.Tensor, setting: RankSetting) ->
     return torch.cat(labels), torch.cat(logprobs)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)"""
-    names = ("hidden_states", "weight", "labels", "old_logprobs", "advantages")
-    return *(tensors[name] for name in names), IGNORE
-
-
 def canonical(outputs: Any, setting: RankSetting) -> Any:
     """The metrics as five outputs, so that the small ones are not judged by the size of the large ones."""
     if not isinstance(outputs, tuple | list) or not outputs:

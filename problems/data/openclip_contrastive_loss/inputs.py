@@ -75,11 +75,3 @@ def _hard(features: torch.Tensor, direction: torch.Tensor, places: torch.Tensor,
             across = functional.normalize(features[place] - (features[place] @ direction) * direction, dim=0)
             features[place] = along * direction + math.sqrt(1 - along**2) * across
     return features
-
-
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, float, float, None]:
-    """solution(image_features, text_features, logit_scale, logit_bias, group)"""
-    features = tensors["image_features"], tensors["text_features"]
-    return (*features, float(tensors["logit_scale"]), float(tensors["logit_bias"]), None)

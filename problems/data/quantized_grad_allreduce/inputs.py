@@ -31,14 +31,9 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"flat_grad": gradient}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
-    """solution(flat_grad, block_size)"""
-    return tensors["flat_grad"], int(setting.sizes.q)
-
-
 def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable) -> torch.Tensor:
     """The same codes (they are float32 arithmetic by definition), averaged in float64."""
-    flat_grad, block_size = arguments(tensors, setting)
-    total = dequantize(*quantize(flat_grad, block_size), flat_grad.numel()).to(torch.float64)
+    flat_grad = tensors["flat_grad"]
+    total = dequantize(*quantize(flat_grad, setting.sizes.q), flat_grad.numel()).to(torch.float64)
     dist.all_reduce(total, op=dist.ReduceOp.SUM)
     return total / setting.world

@@ -1,11 +1,11 @@
 """Inputs of problem 57: this rank's piece of attention's forward, and the gradient of its output."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, grid
-from problems.shared.ring import attend, draw_mode, read_mode, widen
+from problems.shared.ring import arguments, attend, draw_mode, widen
+
+__all__ = ["arguments", "draw"]
 
 READ_BY_ARGUMENTS = ("mode",)
 
@@ -25,7 +25,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     replica, c = divmod(setting.rank, s.cp)
     q, dout = setting.randn(s.B, s.S, s.H, s.d), setting.randn(s.B, s.S, s.H, s.d)
     mode = draw_mode(setting, causal=False)
-    scale, causal = read_mode(mode, s.d)
+    scale, causal = arguments({"mode": mode}, setting).values()
     # Keys and values of all replicas and context ranks: [2, dp, cp, B, S, H, d].
     both = setting.randn(2, s.dp, s.cp, s.B, s.S, s.H, s.d, shared=True)[:, replica]
     k, v = both[:, c].clone()
@@ -56,10 +56,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "softmax_lse": lse[..., 0],
         "mode": mode,
     }
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(dout, q, k, v, out, softmax_lse, softmax_scale, causal, cp_group, dp_group)"""
-    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
-    saved = (tensors[name] for name in ("dout", "q", "k", "v", "out", "softmax_lse"))
-    return (*saved, scale, causal, setting.groups["cp"], setting.groups["dp"])

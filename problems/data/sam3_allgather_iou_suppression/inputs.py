@@ -56,7 +56,7 @@ READ_BY_ARGUMENTS = ("counts", "reverse")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """masks [n, H, V], scores [n] (the first counts[rank] are used), counts [W], occluded [W*n], reverse [1].
+    """masks [n, H, V], scores [n] (the first counts[rank] are used), counts [W], occluded [W*n], reverse [] bool.
 
     Upstream never suppresses anything. Otherwise several objects share a place (IoU between 0.5 and 0.95),
     some are empty, a rank may have none, and both directions of `reverse` occur.
@@ -68,38 +68,31 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         masks, scores = _published(setting, int(counts[setting.rank]))
         occluded = torch.arange(setting.world * s.n, device=setting.device) % 5 - 1
-        reverse = 0
+        reverse = False
     else:
         masks, scores = _tracked(setting)
         occluded = setting.randint(-1, 7, (setting.world * s.n,), shared=True)
-        reverse = setting.trial // 2 % 2
+        reverse = setting.trial // 2 % 2 == 1
     return {
         "masks": masks,
         "scores": scores,
         "counts": counts,
         "occluded": occluded,
-        "reverse": torch.tensor([reverse], device=setting.device),
+        "reverse": torch.tensor(reverse, device=setting.device),
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(low_res_masks_local, obj_scores_local, num_obj_per_gpu, last_occluded, iou_threshold, reverse,
-    group)
-
-    The threshold is 0.7 upstream and 0.6999 otherwise, a ratio of no small whole numbers: no IoU lies on it.
-    """
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The objects that there are, and a threshold: upstream's, or a ratio of no small whole numbers, on which no IoU lies."""
     counts = tensors["counts"].tolist()
     mine = counts[setting.rank]
-    threshold = 0.7 if setting.distribution == "upstream" else 0.6999
-    return (
-        tensors["masks"][:mine],
-        tensors["scores"][:mine],
-        counts,
-        tensors["occluded"][: sum(counts)],
-        threshold,
-        bool(tensors["reverse"]),
-        setting.groups["world"],
-    )
+    return {
+        "low_res_masks_local": tensors["masks"][:mine],
+        "obj_scores_local": tensors["scores"][:mine],
+        "num_obj_per_gpu": counts,
+        "last_occluded": tensors["occluded"][: sum(counts)],
+        "iou_threshold": 0.7 if setting.distribution == "upstream" else 0.6999,
+    }
 
 
 def capacity(setting: RankSetting) -> int:

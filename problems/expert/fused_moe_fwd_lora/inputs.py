@@ -1,14 +1,13 @@
 """Inputs of problem 32: tokens, a router, one gated MLP a rank, and a LoRA pair for each of its projections."""
 
 import math
-from typing import Any
 
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.inputs.moe_layer import draw_layer, layer_arguments
+from problems.shared.inputs.moe_layer import arguments, draw_layer
 
-_FACTORS = ("lora_gate_A", "lora_gate_B", "lora_up_A", "lora_up_B", "lora_down_A", "lora_down_B")
+__all__ = ["arguments", "draw"]
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
@@ -26,9 +25,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             down, up = down / math.sqrt(inner), up / math.sqrt(s.R)
         tensors[f"lora_{name}_A"], tensors[f"lora_{name}_B"] = down, up
     return tensors
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, gate_weight, gate_bias, three projections, six factors, num_experts, top_k, group)"""
-    factors = (tensors[name] for name in _FACTORS)
-    return *layer_arguments(tensors), *factors, setting.sizes.E, setting.sizes.K, None

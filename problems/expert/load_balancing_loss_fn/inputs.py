@@ -43,9 +43,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"gate_logits": logits, "attention_mask": mask, "masked": torch.tensor(masked)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(gate_logits, num_experts, top_k, attention_mask); one layer comes as a tensor, several as a tuple."""
-    s = setting.sizes
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """One layer comes as a tensor, several as a tuple; the mask is None in some iterations."""
     layers = tensors["gate_logits"].unbind(0)
     mask = tensors["attention_mask"] if tensors["masked"].item() else None
-    return layers[0] if s.L == 1 else layers, s.E, s.K, mask
+    return {"gate_logits": layers if len(layers) > 1 else layers[0], "attention_mask": mask}

@@ -1,7 +1,5 @@
 """Inputs of problem 27: rows by destination, and how many of them go where."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused
@@ -9,11 +7,11 @@ from problems.shared.inputs.dense import finite_bits
 
 HOT = 4.0
 
-READ_BY_ARGUMENTS = ("counts",)
+READ_BY_ARGUMENTS = ("input_split_sizes", "output_split_sizes")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """local_tensor [M, N]; counts [W, W] int64: rows from source (row) to destination (column), every row sums to M.
+    """local_tensor [M, N]; input_split_sizes and output_split_sizes [W] int64: rows to and from each rank; M are sent.
 
     Meaningful: Zipf-like shares in another order on every rank, one hot destination, one pair that exchanges nothing, any
     finite values. Upstream's: equal shares and N(0, 1), for which W must divide M.
@@ -22,8 +20,9 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         if m % world:
             raise SizesRefused(f"upstream's equal splits need {world} ranks to divide M={m}")
-        counts = torch.full((world, world), m // world, device=device)
-        return {"local_tensor": setting.randn(m, setting.sizes.N), "counts": counts}
+        even = torch.full((world,), m // world, device=device)
+        rows = setting.randn(m, setting.sizes.N)
+        return {"local_tensor": rows, "input_split_sizes": even, "output_split_sizes": even}
     share = 1 / (1 + setting.rand(world, world, shared=True, dtype=torch.float32).argsort(dim=1).to(torch.float64))
     index = torch.arange(world, device=device)
     hot, source = setting.randint(0, world, (2,), shared=True).unbind()
@@ -33,13 +32,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         share[(index[:, None] == source) & (index == silent)] = 0
     ends = (share.cumsum(1) / share.sum(1, keepdim=True) * m).round().to(torch.int64)
     counts = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
-    return {"local_tensor": finite_bits(setting, m, setting.sizes.N), "counts": counts}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(local_tensor, input_split_sizes, output_split_sizes, group)"""
-    counts = tensors["counts"].tolist()
-    return tensors["local_tensor"], counts[setting.rank], [row[setting.rank] for row in counts], None
+    return {
+        "local_tensor": finite_bits(setting, m, setting.sizes.N),
+        "input_split_sizes": counts[setting.rank],
+        "output_split_sizes": counts[:, setting.rank],
+    }
 
 
 def capacity(setting: RankSetting) -> int:

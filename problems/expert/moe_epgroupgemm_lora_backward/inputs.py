@@ -17,11 +17,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group)"""
-    return tensors["grad_fc1_1_lora_A"], tensors["grad_fc1_2_lora_A"], tensors["grad_fc2_lora_B"], None
-
-
 def canonical(outputs: Any, setting: RankSetting) -> Any:
     """What was returned alone: a solution may sum in place or return new tensors."""
     return outputs["returned"] if isinstance(outputs, dict) and "returned" in outputs else outputs

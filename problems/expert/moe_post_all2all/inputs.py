@@ -28,25 +28,12 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "selected_experts": choices.sort(dim=1).values,
         "input_splits": send,
         "output_splits": receive,
-        "per_local_expert": arriving,
+        "num_global_tokens_per_local_expert": arriving,
         "routing_map": routing_map,
-        "permutation": routing_map.nonzero()[:, 1],
+        "local_input_permutation_mapping": routing_map.nonzero()[:, 1],
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(expert_outputs, routing_weights, selected_experts, num_experts, splits, tables, shape, group)"""
-    s = setting.sizes
-    return (
-        tensors["expert_outputs"],
-        tensors["routing_weights"],
-        tensors["selected_experts"],
-        s.E,
-        tensors["input_splits"].tolist(),
-        tensors["output_splits"].tolist(),
-        tensors["per_local_expert"],
-        tensors["routing_map"],
-        tensors["permutation"],
-        torch.Size((s.M, s.N)),
-        None,
-    )
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The shape of the result."""
+    return {"org_hidden_states_shape": torch.Size((setting.sizes.M, setting.sizes.N))}

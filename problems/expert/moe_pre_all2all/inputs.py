@@ -1,7 +1,5 @@
 """Inputs of problem 28: tokens, a routing mask, and the splits that follow from it."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -11,7 +9,7 @@ READ_BY_ARGUMENTS = ("input_splits", "output_splits")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """hidden_states [M, N]; expert_mask [E, K, M] float32; splits [W] and per_local_expert [W, E_l] int64.
+    """hidden_states [M, N]; expert_mask [E, K, M] float32; splits [W] and rows by source and local expert [W, E_l] int64.
 
     Meaningful: skewed routing with an empty expert, splits counted from it. Upstream's: uniform routing, and equal cuts that
     have nothing to do with it.
@@ -22,21 +20,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "expert_mask": one_hot_mask(choices, s.E, torch.float32),
         "input_splits": send,
         "output_splits": receive,
-        "per_local_expert": arriving,
+        "num_global_tokens_per_local_expert": arriving,
     }
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, expert_mask, num_experts, input_splits, output_splits, num_global_tokens_.., group)"""
-    return (
-        tensors["hidden_states"],
-        tensors["expert_mask"],
-        setting.sizes.E,
-        tensors["input_splits"].tolist(),
-        tensors["output_splits"].tolist(),
-        tensors["per_local_expert"],
-        None,
-    )
 
 
 def capacity(setting: RankSetting) -> int:

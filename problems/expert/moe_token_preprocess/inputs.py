@@ -25,6 +25,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"mask": mask.scatter_(2, choices[..., None], 1)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(expert_mask, num_experts, group): the mask is a permuted view [E, K, M]."""
-    return tensors["mask"].permute(2, 1, 0), setting.sizes.E, None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The mask is a permuted view [E, K, M]."""
+    return {"expert_mask": tensors["mask"].permute(2, 1, 0)}

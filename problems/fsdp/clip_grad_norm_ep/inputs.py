@@ -21,7 +21,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """dense, expert [T, M, N]: T gradients each, N(0, 1) times 2^u with u uniform in [-3, 3]; max_norm [1]
+    """dense, expert [T, M, N]: T gradients each, N(0, 1) times 2^u with u uniform in [-3, 3]; max_norm []
     float64.
 
     A few elements of each, at random places, have half of its square sum, so that no sample gives the norm.
@@ -37,22 +37,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             exponent = setting.rand(s.T, 1, 1, dtype=torch.float32) * 6 - 3
             tensors[name] = (gradients * torch.exp2(exponent)).to(setting.dtype)
         limit = 1e30 if setting.trial % 4 == 3 and not setting.upstream_arguments else 1.0
-    return tensors | {"max_norm": torch.tensor([limit], dtype=torch.float64, device=setting.device)}
+    return tensors | {"max_norm": torch.tensor(limit, dtype=torch.float64, device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, ep_size, fsdp_group, ep_fsdp_group,
-    ep_group)
-    """
-    world = setting.groups["world"]
-    grid = setting.groups["ep"] is not None
-    return (
-        list(tensors["dense"].unbind(0)),
-        list(tensors["expert"].unbind(0)),
-        float(tensors["max_norm"]),
-        2.0,
-        max(1, setting.world // 2),
-        world,
-        setting.groups["ep_fsdp"] if grid else world,
-        setting.groups["ep"],
-    )
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The gradients in lists, and replicas of experts: the world where there is no grid."""
+    lists = {"non_ep_grad_tensors": "dense", "ep_grad_tensors": "expert"}
+    replicas = setting.groups["world" if setting.groups["ep"] is None else "ep_fsdp"]
+    return {name: list(tensors[drawn].unbind(0)) for name, drawn in lists.items()} | {"ep_fsdp_group": replicas}

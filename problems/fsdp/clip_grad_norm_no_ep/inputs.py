@@ -30,6 +30,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(grad_tensors, max_norm, norm_type, fsdp_group)"""
-    return [tensors["grad0"], tensors["grad1"], tensors["grad2"]], 1.0, 2.0, setting.groups["world"]
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """All gradients in one list."""
+    return {"grad_tensors": [tensors[f"grad{index}"] for index in range(3)]}

@@ -20,12 +20,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "W2_shard": setting.randn(width, s.F_t) * inner,
         "W3_shard": setting.randn(s.F_t, width) * outer,
     }
-
-
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, int]:
-    """solution(x_local, W1_shard, W2_shard, W3_shard, n_tp, n_fsdp)"""
-    s = setting.sizes
-    shards = (tensors[name] for name in ("W1_shard", "W2_shard", "W3_shard"))
-    return (tensors["x_local"], *shards, int(s.n_tp), int(s.n_fsdp))

@@ -46,20 +46,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(X_local, y_local, flat_param_shard, param_shapes, moments, lr, beta1, beta2, eps, weight_decay, step)"""
-    upstream = setting.distribution == "upstream"
-    return (
-        tensors["X_local"],
-        tensors["y_local"],
-        tensors["flat_param_shard"],
-        tuple(shapes(setting)),
-        tensors["exp_avg_shard"],
-        tensors["exp_avg_sq_shard"],
-        1e-3 if upstream else 0.1,
-        0.9,
-        0.999 if upstream else 0.95,
-        1e-8,
-        0.01 if upstream else 0.3,  # so large that bfloat16 parameters show it
-        int(tensors["step"]),
-    )
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The parameters' shapes, and rates at which one step shows: upstream's, or larger ones."""
+    rates = (1e-3, 0.999, 0.01) if setting.distribution == "upstream" else (0.1, 0.95, 0.3)
+    return dict(zip(("lr", "beta2", "weight_decay"), rates, strict=True)) | {"param_shapes": tuple(shapes(setting))}

@@ -1,11 +1,11 @@
 """Inputs of problem 43: this rank's slices of gradient, weights and Adam's state."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.inputs.training_step import draw_moments, draw_step, hyperparameters, unit
+from problems.shared.inputs.training_step import arguments, draw_moments, draw_step, unit
+
+__all__ = ["arguments", "draw"]
 
 READ_BY_ARGUMENTS = ("step",)
 
@@ -25,9 +25,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         tensors["master_shard"] *= unit(setting)
         mean, square = draw_moments(setting, torch.ones(p, device=setting.device), shared=False)
     return tensors | {"exp_avg": mean, "exp_avg_sq": square, "step": draw_step(setting, meaningful=3)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(grad_shard, master_shard, exp_avg, exp_avg_sq, lr, beta1, beta2, eps, step)"""
-    shards = (tensors[name] for name in ("grad_shard", "master_shard", "exp_avg", "exp_avg_sq"))
-    return (*shards, *hyperparameters(setting), int(tensors["step"]))

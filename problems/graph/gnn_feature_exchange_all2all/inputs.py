@@ -1,17 +1,15 @@
 """Inputs of problem 65: a feature table, the rows to fetch from it, and how many of them each peer asked for."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
 from problems.shared.rotated import rotated, rows_per_peer
 
-READ_BY_ARGUMENTS = ("leaving", "arriving")
+READ_BY_ARGUMENTS = ("counts_sent", "counts_received")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """local_features [s, h] N(0, 1), seed_inverse_ids [R] int64, leaving and arriving [W] int64 (rotated).
+    """local_features [s, h] N(0, 1), seed_inverse_ids [R] int64, counts_sent and counts_received [W] int64 (rotated).
 
     Upstream: uniform ids and equal counts. Otherwise ids favour few hot rows and counts are skewed, some of
     them zero.
@@ -26,17 +24,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {
         "local_features": features,
         "seed_inverse_ids": ids,
-        "leaving": rotated(rows[setting.rank], setting.rank),
-        "arriving": rotated(rows[:, setting.rank], setting.rank),
+        "counts_sent": rotated(rows[:, setting.rank], setting.rank),
+        "counts_received": rotated(rows[setting.rank], setting.rank),
     }
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(local_features, seed_inverse_ids, counts_sent, counts_received, group)"""
-    return (
-        tensors["local_features"],
-        tensors["seed_inverse_ids"],
-        tensors["arriving"].tolist(),
-        tensors["leaving"].tolist(),
-        None,
-    )

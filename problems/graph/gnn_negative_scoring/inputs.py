@@ -1,14 +1,12 @@
 """Inputs of problem 69: one positive and K negative scores per row, different numbers of rows per rank."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """pos [P_r] and neg [P_r, K], N(0, 1). Upstream: P_r = rows + (r mod 3).
+    """local_pos_scores [P_r] and local_neg_scores [P_r, K], N(0, 1). Upstream: P_r = rows + (r mod 3).
 
     Otherwise P_r is drawn for each rank and iteration, from rows to rows + rows/32, at least to rows + 2. Each row has its own
     difficulty (its negatives are shifted), one negative a row is hardly better or worse than its positive, and none is as good
@@ -23,7 +21,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         rows = s.rows + int(setting.randint(0, max(2, s.rows // 32) + 1, (1,)))
     pos, neg = setting.randn(rows), setting.randn(rows, s.K)
     if setting.distribution == "upstream":
-        return {"pos": pos, "neg": neg}
+        return {"local_pos_scores": pos, "local_neg_scores": neg}
     pos = pos.clamp(-4, 4)
     neg = (neg + setting.randn(rows, 1)).clamp(-5, 5)
     short = setting.dtype != torch.float32
@@ -35,9 +33,4 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     near = (0.65 if short else 8) * eps / (positive * (1 - positive))
     neighbour = pos.float()[:, None] + near * up[:, :1]
     chosen = setting.randint(0, s.K, (rows, 1))
-    return {"pos": pos, "neg": neg.scatter(1, chosen, neighbour.to(neg.dtype))}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(local_pos_scores, local_neg_scores, group)"""
-    return tensors["pos"], tensors["neg"], setting.groups["world"]
+    return {"local_pos_scores": pos, "local_neg_scores": neg.scatter(1, chosen, neighbour.to(neg.dtype))}

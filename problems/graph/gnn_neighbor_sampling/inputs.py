@@ -1,7 +1,5 @@
 """Inputs of problem 64: a graph, each rank with the adjacency lists of its own nodes, and seeds."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -13,7 +11,7 @@ READ_BY_ARGUMENTS = ("fanouts",)
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """seeds [s], row_ptr [Nn + 1], col [E_r], owner [Nn] and fanouts [hops], all int64.
+    """seed_nodes [s], local_adj_row_ptr [Nn + 1], local_adj_col [E_r], node_to_rank [Nn] and fanouts [hops], all int64.
 
     Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive
     seeds; nothing is random. Otherwise degrees follow a power law (0 to 64, a tenth of the nodes isolated),
@@ -27,10 +25,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         nodes = torch.arange(s.Nn, device=device)
         neighbours = nodes[:, None] + torch.arange(1, UPSTREAM_DEGREE + 1, device=device)
         return {
-            "seeds": (setting.rank * s.s + torch.arange(s.s, device=device)) % s.Nn,
-            "row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
-            "col": (neighbours % s.Nn).view(-1),
-            "owner": nodes % setting.world,
+            "seed_nodes": (setting.rank * s.s + torch.arange(s.s, device=device)) % s.Nn,
+            "local_adj_row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
+            "local_adj_col": (neighbours % s.Nn).view(-1),
+            "node_to_rank": nodes % setting.world,
             "fanouts": fanouts,
         }
     owner = torch.arange(s.Nn, device=device)[setting.permutation(s.Nn, shared=True)] % setting.world
@@ -38,10 +36,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.beside_upstream:
         chosen = setting.rand(s.Nn * UPSTREAM_DEGREE, dtype=torch.float64) ** 2 * s.Nn
         return {
-            "seeds": setting.permutation(s.Nn)[: s.s],
-            "row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
-            "col": popular[chosen.to(torch.int64)],
-            "owner": owner,
+            "seed_nodes": setting.permutation(s.Nn)[: s.s],
+            "local_adj_row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
+            "local_adj_col": popular[chosen.to(torch.int64)],
+            "node_to_rank": owner,
             "fanouts": fanouts,
         }
     degrees = _degrees(s.Nn // setting.world, device)
@@ -51,10 +49,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.trial % 4 == 0:
         fanouts[-1] = -1
     return {
-        "seeds": setting.permutation(s.Nn)[: s.s],
-        "row_ptr": torch.nn.functional.pad(extent.cumsum(0), (1, 0)),
-        "col": popular[chosen.to(torch.int64)],
-        "owner": owner,
+        "seed_nodes": setting.permutation(s.Nn)[: s.s],
+        "local_adj_row_ptr": torch.nn.functional.pad(extent.cumsum(0), (1, 0)),
+        "local_adj_col": popular[chosen.to(torch.int64)],
+        "node_to_rank": owner,
         "fanouts": fanouts,
     }
 
@@ -65,12 +63,6 @@ def _degrees(count: int, device: torch.device) -> torch.Tensor:
     degrees = (3 * place**-0.45).clamp(max=MOST_NEIGHBOURS).to(torch.int64)
     degrees[count - count // 10 :] = 0
     return degrees
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(seed_nodes, fanouts, local_adj_row_ptr, local_adj_col, node_to_rank, group, replace)"""
-    fanouts = tensors["fanouts"].tolist()
-    return tensors["seeds"], fanouts, tensors["row_ptr"], tensors["col"], tensors["owner"], None, False
 
 
 def capacity(setting: RankSetting) -> int:

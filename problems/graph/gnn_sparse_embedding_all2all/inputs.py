@@ -34,10 +34,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"idx": idx, "value": value, "count": torch.tensor([count], device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(idx, value, num_nodes, group)"""
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The pairs that there are."""
     count = int(tensors["count"])
-    return tensors["idx"][:count], tensors["value"][:count], setting.sizes.num_nodes, setting.groups["world"]
+    return {"idx": tensors["idx"][:count], "value": tensors["value"][:count]}
 
 
 def capacity(setting: RankSetting) -> int:

@@ -15,7 +15,7 @@ def _nodes(setting: RankSetting) -> int:
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """table [rows of this rank, D] N(0, 1), ids [Q] int64, proj [D, D].
+    """local_embedding_shard [rows of this rank, D] N(0, 1), input_node_ids [Q] int64, proj_matrix [D, D].
 
     Upstream walks over the owners in turn and over the first rows of their shards, and draws a projection per
     rank. Otherwise the projection is shared and scaled by 1/sqrt(D); half of the ids are uniform over all
@@ -31,23 +31,26 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     if setting.distribution == "upstream":
         query = torch.arange(s.Q, device=setting.device)
         ids = (query + rank) % world * s.shard + (7 * query + rank) % s.shard
-        return {"table": table, "ids": ids, "proj": setting.randn(s.D, s.D)}
+        return _named(table, ids, setting.randn(s.D, s.D))
     uniform = setting.rand(s.Q, dtype=torch.float64)
     power = torch.where(setting.rand(s.Q, dtype=torch.float32) < 0.5, uniform, uniform**3)
     reachable = (world - 1) * s.shard if world > 1 and setting.trial % 4 == 2 else nodes
     ids = (power * reachable).long().clamp(max=reachable - 1)
     ids[0], ids[-1] = reachable - 1, 0
-    return {"table": table, "ids": ids, "proj": setting.randn(s.D, s.D, shared=True) * s.D**-0.5}
+    return _named(table, ids, setting.randn(s.D, s.D, shared=True) * s.D**-0.5)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(local_embedding_shard, input_node_ids, proj_matrix, num_total_nodes, group)"""
-    return tensors["table"], tensors["ids"], tensors["proj"], _nodes(setting), setting.groups["world"]
+def _named(table: torch.Tensor, ids: torch.Tensor, matrix: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"local_embedding_shard": table, "input_node_ids": ids, "proj_matrix": matrix}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The nodes in all."""
+    return {"num_total_nodes": _nodes(setting)}
 
 
 def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]) -> torch.Tensor:
     """The rows as they are (a projection by the identity moves them unchanged), multiplied in float64."""
-    table, ids, proj, nodes, group = arguments(tensors, setting)
-    identity = torch.eye(proj.shape[0], dtype=proj.dtype, device=proj.device)
-    rows = solution(table, ids, identity, nodes, group)
-    return rows.double() @ proj.double()
+    matrix = tensors["proj_matrix"]
+    given = tensors["local_embedding_shard"], tensors["input_node_ids"], torch.eye(*matrix.shape).to(matrix)
+    return solution(*given, _nodes(setting), setting.groups["world"]).double() @ matrix.double()

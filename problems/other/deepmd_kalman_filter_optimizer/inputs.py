@@ -6,11 +6,11 @@ import torch
 
 from problems.setting import RankSetting
 
-READ_BY_ARGUMENTS = ("lam",)
+READ_BY_ARGUMENTS = ("kalman_lambda",)
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.
+    """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], kalman_lambda [], all float64, for L blocks.
 
     Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything.
     Otherwise blocks differ in size, in an order that each rank draws for every iteration, with the same total.
@@ -37,7 +37,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     lam = torch.full((1,), 0.98, dtype=torch.float64, device=setting.device)
     if not setting.upstream_arguments:
         lam = 0.95 + 0.05 * setting.rand(1, shared=True, dtype=torch.float64)
-    tensors["lam"] = lam.view(())
+    tensors["kalman_lambda"] = lam.view(())
     return tensors
 
 
@@ -46,14 +46,7 @@ def _uneven(mean: int, blocks: int, place: int) -> int:
     return mean + (2 * (place % blocks) - (blocks - 1)) * (mean // (8 * blocks))
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(H, error, weights, P, kalman_lambda, kalman_nue); the lists are new for every call."""
-    blocks = range(setting.sizes.L)
-    return (
-        [tensors[f"H{i}"] for i in blocks],
-        tensors["error"],
-        [tensors[f"w{i}"] for i in blocks],
-        [tensors[f"P{i}"] for i in blocks],
-        tensors["lam"].item(),
-        0.9987,
-    )
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The blocks in lists, which are new for every call."""
+    lists = {"H": "H", "weights": "w", "P": "P"}
+    return {name: [tensors[f"{drawn}{i}"] for i in range(setting.sizes.L)] for name, drawn in lists.items()}

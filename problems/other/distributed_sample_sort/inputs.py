@@ -31,9 +31,9 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"keys": keys, "count": torch.tensor([count], device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[object, ...]:
-    """solution(local_shard, group)"""
-    return tensors["keys"][: int(tensors["count"])], setting.groups["world"]
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, torch.Tensor]:
+    """The keys that there are."""
+    return {"local_shard": tensors["keys"][: int(tensors["count"])]}
 
 
 def capacity(setting: RankSetting) -> int:

@@ -61,15 +61,16 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(lengths, values, key_splits, batch_size, pg[, weights, stride_per_key, stagger])"""
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """Splits and strides; strides of single features are in variant 3 alone."""
     strides, variant = _strides(setting), setting.sizes.variant
-    given = (tensors["lengths"], tensors["values"], _splits(setting), strides[0], setting.groups["world"])
-    if variant == 2:
-        return (*given, tensors["weights"], None, 2 if setting.world % 2 == 0 else 1)
-    if variant == 3:
-        return (*given, None, strides)
-    return given
+    return {
+        "key_splits": _splits(setting),
+        "batch_size": strides[0],
+        "pg": setting.groups["world"],
+        "stride_per_key": strides if variant == 3 else None,
+        "stagger": 2 if variant == 2 and setting.world % 2 == 0 else 1,
+    }
 
 
 def capacity(setting: RankSetting) -> int:

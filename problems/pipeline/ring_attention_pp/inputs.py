@@ -1,11 +1,11 @@
 """Inputs of problem 56: a piece of the sequence for the first stage, and every stage's own weights."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, grid
-from problems.shared.ring import draw_mode, draw_projections, read_mode
+from problems.shared.ring import arguments, draw_mode, draw_projections
+
+__all__ = ["arguments", "draw"]
 
 READ_BY_ARGUMENTS = ("mode",)
 
@@ -27,11 +27,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         hidden = setting.randn(s.B, s.S, s.D)
     w_qkv, w_o = draw_projections(setting, s.pp, stage, s.H)
     return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, cp_group, pp_group)"""
-    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
-    layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])
-    groups = (setting.groups["cp"], setting.groups["pp"])
-    return (*layer, int(setting.sizes.H), scale, causal, *groups)

@@ -22,6 +22,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"rs_input_1d": partial.view(-1), "gamma": gamma}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """solution(rs_input_1d, gamma, eps)"""
-    return tensors["rs_input_1d"], tensors["gamma"], EPS
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, float]:
+    """The epsilon that inputs are drawn for."""
+    return {"eps": EPS}

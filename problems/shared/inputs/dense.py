@@ -25,9 +25,9 @@ def finite_bits(setting: RankSetting, *shape: int) -> torch.Tensor:
 
 
 def root(setting: RankSetting) -> torch.Tensor:
-    """The root of this iteration, [1] int64: another rank from trial to trial; upstream's is always rank 0."""
+    """The root of this iteration, [] int64: another rank from trial to trial; upstream's is always rank 0."""
     chosen = 0 if setting.upstream_arguments else setting.trial % setting.world
-    return torch.tensor([chosen], dtype=torch.int64, device=setting.device)
+    return torch.tensor(chosen, dtype=torch.int64, device=setting.device)
 
 
 def ranked(setting: RankSetting, drawn: Callable[..., torch.Tensor], *shape: int) -> torch.Tensor:

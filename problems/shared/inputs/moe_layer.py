@@ -53,15 +53,9 @@ def _linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> nn.Linear
     return layer
 
 
-def layer_arguments(tensors: dict[str, torch.Tensor]) -> tuple[torch.Tensor | nn.Linear, ...]:
-    """(hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj)"""
-    projections = (_linear(tensors[f"{name}_weight"], tensors[f"{name}_bias"]) for name in PROJECTIONS)
-    return *(tensors[name] for name in ("hidden_states", "gate_weight", "gate_bias")), *projections
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[object, ...]:
-    """solution(hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj, num_experts, top_k, group)"""
-    return *layer_arguments(tensors), setting.sizes.E, setting.sizes.K, None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, nn.Linear]:
+    """The three projections."""
+    return {name: _linear(tensors[f"{name}_weight"], tensors[f"{name}_bias"]) for name in PROJECTIONS}
 
 
 def _skew(bias: torch.Tensor, setting: RankSetting) -> None:

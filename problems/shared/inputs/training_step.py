@@ -1,7 +1,6 @@
-"""Inputs of training steps of a two-layer perceptron with Adam; `draw` and `arguments` are those of the ZeRO stages 1 and 2."""
+"""Inputs of training steps of a two-layer perceptron with Adam; `draw` is that of the ZeRO stages 1 and 2."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -78,15 +77,16 @@ def draw_moments(
 
 
 def draw_step(setting: RankSetting, meaningful: int) -> torch.Tensor:
-    """The step counter, [1] int64: upstream's and beside it 1..7 by trial, else `meaningful`..`meaningful` + 4."""
+    """The step counter, [] int64: upstream's and beside it 1..7 by trial, else `meaningful`..`meaningful` + 4."""
     trial = setting.trial
     step = 1 + trial % 7 if setting.upstream_arguments else meaningful + trial % 5
-    return torch.tensor([step], dtype=torch.int64, device=setting.device)
+    return torch.tensor(step, dtype=torch.int64, device=setting.device)
 
 
-def hyperparameters(setting: RankSetting) -> tuple[float, float, float, float]:
-    """(lr, beta1, beta2, eps): upstream's, or a rate at which one step moves the weights visibly."""
-    return (UPSTREAM_RATE if setting.distribution == "upstream" else MEANINGFUL_RATE), 0.9, 0.999, 1e-8
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, float]:
+    """Adam's numbers: upstream's, or a rate at which one step moves the weights visibly."""
+    rate = UPSTREAM_RATE if setting.distribution == "upstream" else MEANINGFUL_RATE
+    return {"lr": rate, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 
 
 def require_equal_slices(setting: RankSetting) -> None:
@@ -119,9 +119,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         mean, square = draw_moments(setting, slice_scale, shared=False)
     tensors |= dict(zip(NAMES, weights, strict=True))
     return tensors | {"exp_avg_part": mean, "exp_avg_sq_part": square, "step": draw_step(setting, meaningful=3)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)"""
-    names = ("X_local", "y_local", *NAMES, "exp_avg_part", "exp_avg_sq_part")
-    return (*(tensors[name] for name in names), *hyperparameters(setting), int(tensors["step"]))

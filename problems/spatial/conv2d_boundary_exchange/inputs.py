@@ -29,8 +29,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"x": x, "weight": weight, "bias": bias, "biased": flag}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, weight, bias, stride, padding, group)"""
-    s = setting.sizes
-    bias = tensors["bias"] if tensors["biased"].item() else None
-    return tensors["x"], tensors["weight"], bias, int(s.stride), int(s.padding), None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The bias is None in some iterations."""
+    return {"bias": tensors["bias"] if tensors["biased"].item() else None}

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from problems.setting import RankSetting
 
-EPS2D, NEAR, FAR = 0.3, 0.01, 1e10
+EPS2D = 0.3
 SIGMAS = 3.33
 SPARE = 2
 """Candidates drawn per Gaussian: those whose fate depends on rounding are left out."""
@@ -135,13 +135,6 @@ def _rotation(quats: torch.Tensor) -> torch.Tensor:
     crossed = torch.linalg.cross(v[:, None].expand(len(v), 3, 3), eye).mT
     real = (w * w - (v * v).sum(1, keepdim=True))[:, :, None]
     return real * eye + 2 * v[:, :, None] * v[:, None] + 2 * w[:, :, None] * crossed
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(means, quats, scales, opacities, colors, viewmats, Ks, width, height, eps2d, near, far, model)"""
-    names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
-    size = (int(setting.sizes.width), int(setting.sizes.height))
-    return (*(tensors[name] for name in names), *size, EPS2D, NEAR, FAR, "pinhole")
 
 
 def canonical(outputs: Any, setting: RankSetting) -> Any:

@@ -24,9 +24,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"z": (1.5 * smooth).to(torch.bfloat16)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(z, tile's three sizes, two overlap factors, two upsampling factors, sr_ratio, first, group)"""
-    s = setting.sizes
-    temporal_overlap = 0.0 if setting.distribution == "upstream" else 0.25
-    tile = (int(s.lt), int(s.lh), int(s.lw))
-    return tensors["z"], *tile, SPATIAL_OVERLAP, temporal_overlap, int(s.us), int(s.ut), 1, False, None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """Tiles overlap in time, except upstream's."""
+    return {"temporal_tile_overlap_factor": 0.0 if setting.distribution == "upstream" else 0.25}

@@ -27,7 +27,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"x": flat.scatter(1, peak, (flat.gather(1, peak) * 20)).view(mine.shape)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, s, dim, norm, group)"""
-    s = setting.sizes
-    return tensors["x"], (int(s.H), int(s.Wd)), (-2, -1), "ortho", None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The shape of the result, and the dimensions of the transform."""
+    return {"s": (setting.sizes.H, setting.sizes.Wd), "dim": (-2, -1)}

@@ -26,7 +26,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"x": field.chunk(setting.world, dim=2)[setting.rank].contiguous()}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, s, dim, norm, group)"""
-    s = setting.sizes
-    return tensors["x"], (int(s.H), int(s.Wd)), (1, 2), "ortho", None
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The shape of the field, and the dimensions of the transform."""
+    return {"s": (setting.sizes.H, setting.sizes.Wd), "dim": (1, 2)}

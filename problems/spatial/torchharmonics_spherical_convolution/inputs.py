@@ -73,19 +73,8 @@ def _coalesced(
     return index, value.reshape(-1)[order]
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, psi, weight, groups, nlon_out, nlon_in, azimuth_group, polar_group, bias)"""
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
+    """The filters as a sparse tensor."""
     s = setting.sizes
-    size = (int(s.K), int(s.T), int(s.hl * s.nlon_in))
-    psi = torch.sparse_coo_tensor(tensors["index"], tensors["value"], size, check_invariants=False, is_coalesced=True)
-    return (
-        tensors["x"],
-        psi,
-        tensors["weight"],
-        int(s.groups),
-        int(s.nlon_out),
-        int(s.nlon_in),
-        setting.groups["azimuth"],
-        setting.groups["polar"],
-        tensors["bias"],
-    )
+    size, given = (s.K, s.T, s.hl * s.nlon_in), (tensors["index"], tensors["value"])
+    return {"psi": torch.sparse_coo_tensor(*given, size, check_invariants=False, is_coalesced=True)}

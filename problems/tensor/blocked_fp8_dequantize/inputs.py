@@ -24,9 +24,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"local_y": codes, "local_s": scales}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """solution(local_y, local_s, block_size)"""
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, torch.Tensor]:
+    """Codes that are carried as uint8 are E4M3."""
     codes = tensors["local_y"]
-    if codes.dtype == torch.uint8:
-        codes = codes.view(torch.float8_e4m3fn)
-    return codes, tensors["local_s"], setting.sizes.block
+    return {"local_y": codes.view(torch.float8_e4m3fn) if codes.dtype == torch.uint8 else codes}

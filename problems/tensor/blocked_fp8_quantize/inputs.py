@@ -51,14 +51,9 @@ def _off_ties(x: torch.Tensor) -> torch.Tensor:
     return torch.where(tied, (x * (1 - 2.0**-7)).to(x.dtype), x)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
-    """solution(local_tensor, block_size)"""
-    return tensors["local_tensor"], setting.sizes.block
-
-
 def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]) -> Any:
     """The baseline's codes (they are unambiguous, see `_off_ties`) and float64 scales of all ranks."""
-    x, block = arguments(tensors, setting)
+    x, block = tensors["local_tensor"], setting.sizes.block
     codes, _ = solution(x, block)
     scales = x.to(torch.float64).view(x.shape[0], -1, block).abs().amax(dim=-1) / LARGEST
     gathered = scales.new_empty((setting.world * scales.shape[0], scales.shape[1]))

@@ -1,11 +1,11 @@
 """Inputs of problem 55: a piece of the sequence per context rank, a share of the heads per tensor rank."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting, SizesRefused, grid
-from problems.shared.ring import draw_mode, draw_projections, read_mode
+from problems.shared.ring import arguments, draw_mode, draw_projections
+
+__all__ = ["arguments", "draw"]
 
 READ_BY_ARGUMENTS = ("mode",)
 
@@ -24,11 +24,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     hidden = setting.randn(s.cp, s.B, s.S, s.D, shared=True)[c].clone()
     w_qkv, w_o = draw_projections(setting, s.tp, t, s.H_l)
     return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, tp_group, cp_group)"""
-    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
-    layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])
-    groups = (setting.groups["tp"], setting.groups["cp"])
-    return (*layer, int(setting.sizes.H), scale, causal, *groups)

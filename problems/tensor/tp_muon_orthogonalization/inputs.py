@@ -1,7 +1,6 @@
 """Inputs of problem 86: a slice of a momentum matrix whose singular values fall, some of them to nearly nothing."""
 
 import math
-from typing import Any
 
 import torch
 
@@ -34,8 +33,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         x *= torch.exp2(-3 * setting.rand(1, dtype=torch.float32))
         x[:, setting.randint(0, s.columns, (LARGE,))] *= math.sqrt(s.columns / LARGE)
     return {"x": x.to(torch.bfloat16)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(x, steps, coefficient_type, partition_dim, group)"""
-    return tensors["x"], setting.sizes.steps, "quintic", 1, setting.groups["world"]

@@ -4,8 +4,6 @@ import torch
 
 from problems.setting import RankSetting
 
-EPSILON = 1e-5
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_hidden_states [M, N] and local_weight [N] ~ N(0, 1).
@@ -22,8 +20,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         row = torch.where(kind == 0, 1e-3, row).masked_fill(kind == 1, 0.0)
         x = (x * row).to(setting.dtype)
     return {"local_hidden_states": x, "local_weight": weight}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """solution(local_hidden_states, local_weight, variance_epsilon)"""
-    return tensors["local_hidden_states"], tensors["local_weight"], EPSILON

@@ -51,11 +51,6 @@ def _add(logits: torch.Tensor, column: torch.Tensor, where: torch.Tensor, value:
     logits[rows, column[rows]] = value.to(logits.dtype)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(vocab_parallel_logits, target, group)"""
-    return tensors["vocab_parallel_logits"], tensors["target"], None
-
-
 def canonical(outputs: dict[str, Any], setting: RankSetting) -> torch.Tensor:
     """The loss alone: what becomes of the logits is the solution's business."""
     return outputs["returned"]

@@ -1,13 +1,12 @@
 """Inputs of problem 84: those of problem 83, and the gradient of the log-probabilities."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
 READ_BY_ARGUMENTS = ("mode", "chunk_size")
+arguments = sampling.arguments
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
@@ -23,10 +22,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     else:
         gradient = setting.randn(s.B * s.S, shared=True, dtype=torch.bfloat16)
     return tensors | {"grad_output": gradient.view(s.B, s.S)}
-
-
-def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
-    """solution(vocab_parallel_logits, target, grad_output, tp_group, top_k, top_p, chunk_size)"""
-    top_k, top_p = sampling.read_mode(tensors["mode"])
-    given = (tensors[name] for name in ("vocab_parallel_logits", "target", "grad_output"))
-    return (*given, setting.groups["world"], top_k, top_p, int(tensors["chunk_size"]))

@@ -50,8 +50,9 @@ def test_short_convolution_is_one_over_whole_sequence(gathered, world, taps):
 @pytest.mark.parametrize(("world", "taps"), [(1, 64), (2, 128), (4, 100)])
 def test_long_convolution_is_the_causal_sum(gathered, world, taps):
     ranks = gathered("hyena_forward_cp", world, T=taps, S=32)
-    x1, x2, v = (zigzag_chunks([rank.tensors[n] for rank in ranks], dim=2).double() for n in ("x1", "x2", "v"))
-    h, bias = ranks[0].tensors["h"].double().repeat_interleave(2, dim=0), ranks[0].tensors["bias"].double()
+    names = ("x1_seq", "x2_seq", "v_seq")
+    x1, x2, v = (zigzag_chunks([rank.tensors[n] for rank in ranks], dim=2).double() for n in names)
+    h, bias = ranks[0].tensors["h"].double().repeat_interleave(2, dim=0), ranks[0].tensors["conv_bias"].double()
     z = x2 * v
     length = z.shape[-1]
     assert h.shape[1] <= length

@@ -8,7 +8,7 @@ import torch
 def test_kalman_step_is_the_formula(gathered, world):
     ranks = gathered("deepmd_kalman_filter_optimizer", world, dtype="float64")
     blocks = range(ranks[0].sizes.L)
-    lam = ranks[0].tensors["lam"].item()
+    lam = ranks[0].tensors["kalman_lambda"].item()
     total = sum(
         lam + (rank.tensors[f"H{i}"].T @ rank.tensors[f"P{i}"] @ rank.tensors[f"H{i}"]).item()
         for rank in ranks

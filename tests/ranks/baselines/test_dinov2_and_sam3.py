@@ -12,10 +12,10 @@ NONE = torch.iinfo(torch.int64).max
 @pytest.mark.parametrize(("world", "dtype"), [(1, "float32"), (3, "float32"), (3, "bfloat16")])
 def test_neighbours_are_the_best_of_all_shards(gathered, world, dtype):
     ranks = gathered("dinov2_distributed_knn", world, dtype=dtype, seed=2)
-    train = torch.cat([rank.tensors["train_T"] for rank in ranks], dim=1).double()
-    columns = torch.cat([rank.tensors["labels"][0] for rank in ranks]).argsort()
+    train = torch.cat([rank.tensors["train_features_rank_T"] for rank in ranks], dim=1).double()
+    columns = torch.cat([rank.tensors["train_labels_rank"][0] for rank in ranks]).argsort()
     for rank in ranks:
-        all_similarities = rank.tensors["test"].double() @ train
+        all_similarities = rank.tensors["test_features_rank"].double() @ train
         best = all_similarities.topk(20, dim=1).values
         similarities, labels = rank.result
         assert torch.equal(similarities, best.to(similarities.dtype))
@@ -65,7 +65,7 @@ def test_only_tied_columns_may_stand_last(in_ranks, preset):
 @pytest.mark.parametrize("world", [1, 3])
 def test_assignments_are_balanced_over_the_whole_batch(gathered, world):
     ranks = gathered("dinov2_distributed_sinkhorn_knopp", world)
-    scores = torch.cat([rank.tensors["scores"] for rank in ranks]).double()
+    scores = torch.cat([rank.tensors["teacher_output"] for rank in ranks]).double()
     samples, prototypes = scores.shape
     q = torch.exp(scores / 0.07)
     q /= q.sum()
@@ -74,7 +74,7 @@ def test_assignments_are_balanced_over_the_whole_batch(gathered, world):
         q = q / q.sum(dim=1, keepdim=True) / samples
     expected = q * samples
     torch.testing.assert_close(expected.sum(dim=1), torch.ones(samples, dtype=torch.float64))
-    counts = [rank.tensors["scores"].shape[0] for rank in ranks]
+    counts = [rank.tensors["teacher_output"].shape[0] for rank in ranks]
     for rank, part in zip(ranks, expected.split(counts), strict=True):
         torch.testing.assert_close(rank.result.double(), part, rtol=1e-4, atol=1e-9)
         torch.testing.assert_close(rank.oracle, part)

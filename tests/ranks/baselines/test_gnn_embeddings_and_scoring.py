@@ -30,10 +30,10 @@ def test_pairs_arrive_by_sender_and_position(gathered, seed):
 @pytest.mark.parametrize("world", [1, 3])
 def test_fetched_rows_are_projected_in_query_order(gathered, world):
     ranks = gathered("gnn_sparse_feature_fetch_projection", world, seed=2, nodes=1000)
-    table = torch.cat([rank.tensors["table"] for rank in ranks]).double()
+    table = torch.cat([rank.tensors["local_embedding_shard"] for rank in ranks]).double()
     assert table.shape[0] == 1000
     for rank in ranks:
-        expected = table[rank.tensors["ids"]] @ rank.tensors["proj"].double()
+        expected = table[rank.tensors["input_node_ids"]] @ rank.tensors["proj_matrix"].double()
         torch.testing.assert_close(rank.result.double(), expected, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(rank.oracle, expected)
 
@@ -41,8 +41,8 @@ def test_fetched_rows_are_projected_in_query_order(gathered, world):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_places_count_the_better_negatives(gathered, dtype):
     ranks = gathered("gnn_negative_scoring", 3, dtype=dtype)
-    pos = torch.cat([rank.tensors["pos"] for rank in ranks])
-    neg = torch.cat([rank.tensors["neg"] for rank in ranks])
+    pos = torch.cat([rank.tensors["local_pos_scores"] for rank in ranks])
+    neg = torch.cat([rank.tensors["local_neg_scores"] for rank in ranks])
     by_raw_score = 1 + (neg > pos[:, None]).sum(dim=1)
     by_probability = 1 + (torch.sigmoid(neg) > torch.sigmoid(pos)[:, None]).sum(dim=1)
     assert torch.equal(by_raw_score, by_probability), "the inputs have ties"

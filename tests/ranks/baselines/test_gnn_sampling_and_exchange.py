@@ -12,9 +12,9 @@ def sampled(seeds, fanouts, ranks, owner):
     for fanout in fanouts:
         hop = []
         for v in frontier:
-            start, end = ranks[owner[v]]["row_ptr"][v : v + 2].tolist()
+            start, end = ranks[owner[v]]["local_adj_row_ptr"][v : v + 2].tolist()
             for e in range(start, end if fanout < 0 else min(end, start + fanout)):
-                hop.append((int(ranks[owner[v]]["col"][e]), v, e))
+                hop.append((int(ranks[owner[v]]["local_adj_col"][e]), v, e))
         frontier = []
         for u, _, _ in hop:
             if u not in place:
@@ -37,9 +37,9 @@ def test_sampling_is_a_walk_over_the_whole_graph(gathered, world, seed):
     assert (everything[0]["fanouts"][-1] == -1) == (seed == 4)
     for rank in ranks:
         t = rank.tensors
-        expected = sampled(t["seeds"].tolist(), t["fanouts"].tolist(), everything, t["owner"].tolist())
+        expected = sampled(t["seed_nodes"].tolist(), t["fanouts"].tolist(), everything, t["node_to_rank"].tolist())
         assert [part.tolist() for part in rank.result] == list(expected)
-        assert len(expected[0]) > 2 * len(t["seeds"])
+        assert len(expected[0]) > 2 * len(t["seed_nodes"])
 
 
 def test_ranks_may_run_dry_at_different_hops(gathered):
@@ -47,14 +47,14 @@ def test_ranks_may_run_dry_at_different_hops(gathered):
     everything = [rank.tensors for rank in ranks]
     for rank in ranks:
         t = rank.tensors
-        expected = sampled(t["seeds"].tolist(), t["fanouts"].tolist(), everything, t["owner"].tolist())
+        expected = sampled(t["seed_nodes"].tolist(), t["fanouts"].tolist(), everything, t["node_to_rank"].tolist())
         assert [part.tolist() for part in rank.result] == list(expected)
 
 
-def delivered(ranks, rows):
-    """Returns the rows that each rank receives, in its rotated order. rows[s] is split by the counts of sender s."""
+def delivered(ranks, rows, counts):
+    """Returns the rows that each rank receives, in its rotated order. rows[s] is split by these counts of sender s."""
     world = len(ranks)
-    chunks = [rows[r].split(ranks[r].tensors["leaving"].tolist()) for r in range(world)]
+    chunks = [rows[r].split(ranks[r].tensors[counts].tolist()) for r in range(world)]
     return [torch.cat([chunks[(r + i) % world][(world - i) % world] for i in range(world)]) for r in range(world)]
 
 
@@ -62,10 +62,10 @@ def delivered(ranks, rows):
 def test_feature_exchange_follows_the_rotated_order(gathered, world):
     ranks = gathered("gnn_feature_exchange_all2all", world, M=64)
     rows = [rank.tensors["local_features"][rank.tensors["seed_inverse_ids"]] for rank in ranks]
-    for rank, expected in zip(ranks, delivered(ranks, rows), strict=True):
+    for rank, expected in zip(ranks, delivered(ranks, rows, "counts_received"), strict=True):
         assert torch.equal(rank.result, expected)
         if world > 1:
-            assert len(set(rank.tensors["leaving"].tolist())) > 1
+            assert len(set(rank.tensors["counts_received"].tolist())) > 1
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
@@ -75,7 +75,7 @@ def test_feature_exchange_backward_is_the_adjoint(gathered, world):
     s = ranks[0].sizes
     features = [torch.zeros(s.seed_size, s.h, dtype=torch.float64, requires_grad=True) for _ in ranks]
     fetched = [f[rank.tensors["seed_inverse_ids"]] for f, rank in zip(features, ranks, strict=True)]
-    arrived = delivered(ranks, [rank.tensors["grad_output"].double() for rank in ranks])
+    arrived = delivered(ranks, [rank.tensors["grad_output"].double() for rank in ranks], "counts_sent")
     sum((a * f).sum() for a, f in zip(arrived, fetched, strict=True)).backward()
     for rank, f in zip(ranks, features, strict=True):
         torch.testing.assert_close(rank.result.double(), f.grad, rtol=1e-5, atol=1e-4)

@@ -38,10 +38,6 @@ def canonical(outputs, setting):
 INPUTS = """
 def draw(setting):
     return {"x": setting.randn(8, setting.sizes.n)}
-
-
-def arguments(tensors, setting):
-    return (tensors["x"],)
 """
 
 

@@ -51,5 +51,5 @@ def test_integers_are_withheld_unless_they_shape_arguments() -> None:
     found = opened(by_slug["gnn_neighbor_sampling"], "int64")
     assert found is not None
     code = found[0]
-    assert code.is_withheld("seeds")
+    assert code.is_withheld("seed_nodes")
     assert not code.is_withheld("fanouts")
