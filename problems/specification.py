@@ -68,10 +68,11 @@ class Cost(msgspec.Struct, frozen=True):
 class CostFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Formulas per rank; see problems.formula for what they may contain."""
 
-    flops: str
     local: str
     sent: str
-    received: str
+    received: str = ""
+    """Empty: as `sent`."""
+    flops: str = "0"
 
 
 class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -159,14 +160,22 @@ class Problem(ProblemFile, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def parameters(self) -> list[tuple[str, str | None]]:
         """solution's parameters as (name, default's source or None), read from baseline.py without running it."""
+        defaults: list[str | None] = [ast.unparse(default) for default in self._signature.defaults]
+        names = [argument.arg for argument in self._signature.args]
+        return list(zip(names, [None] * (len(names) - len(defaults)) + defaults, strict=True))
+
+    @cached_property
+    def plain_parameters(self) -> frozenset[str]:
+        """Names of solution's parameters whose annotations name no tensor: numbers, flags and lists of them."""
+        annotated = {each.arg: ast.unparse(each.annotation) for each in self._signature.args if each.annotation}
+        return frozenset(name for name, annotation in annotated.items() if "Tensor" not in annotation)
+
+    @cached_property
+    def _signature(self) -> ast.arguments:
         function = find_solution(self.baseline_source)
         if function is None:
             raise ProblemError(f"{self.folder / 'baseline.py'} defines no solution(...)")
-        arguments = function.args
-        names = [argument.arg for argument in arguments.posonlyargs + arguments.args]
-        defaults: list[str | None] = [None] * (len(names) - len(arguments.defaults))
-        defaults += [ast.unparse(default) for default in arguments.defaults]
-        return list(zip(names, defaults, strict=True))
+        return function.args
 
     def sizes(self, preset: str, overrides: dict[str, int] | None = None) -> dict[str, int]:
         """The size parameters of a preset with overrides applied.
@@ -207,7 +216,8 @@ class Problem(ProblemFile, frozen=True, kw_only=True, eq=False, dict=True):
             FormulaError: a formula of problem.toml is broken.
         """
         names = self.names(sizes, world, dtype)
-        formulas = (self.formulas.flops, self.formulas.local, self.formulas.sent, self.formulas.received)
+        cost = self.formulas
+        formulas = (cost.flops, cost.local, cost.sent, cost.received or cost.sent)
         return Cost(*(float(evaluate(formula, names)) for formula in formulas))
 
 
@@ -273,9 +283,9 @@ def _check(path: Path, file: Problem) -> None:
     try:
         for sizes in file.presets.values():
             file.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
-            names = file.names(sizes, file.worlds[-1], file.dtypes[0])
+            known = file.names(sizes, file.worlds[-1], file.dtypes[0])
             for name, formula in file.arguments.items():
                 if not name.endswith("group"):
-                    evaluate(formula, names)
+                    evaluate(formula, known)
     except FormulaError as error:
         fail(str(error))

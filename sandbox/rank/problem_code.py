@@ -86,8 +86,8 @@ class ProblemCode:
         facts(tensors, setting, solution) -> Any         the third argument of canonical: facts of the inputs
         oracle(tensors, setting, solution) -> outputs    the exact result, if float64 inputs do not give it
         capacity(setting) -> int                         most bytes of outputs, if sizes depend on data
-        READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits. Those that are
-                                                         arguments are passed as numbers or lists
+        READ_BY_ARGUMENTS: tuple of names                more tensors whose values `arguments` reads, such as flags. Those of
+                                                         parameters without "Tensor" in their annotation are passed as numbers
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -95,7 +95,7 @@ class ProblemCode:
         self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
         self._baseline: Callable[..., Any] | None = None
         self._defaults = {
-            n: None if default is None else ast.literal_eval(default) for n, default in problem.parameters
+            name: ast.literal_eval(default) for name, default in problem.parameters if default is not None
         }
         if unknown := problem.arguments.keys() - {name for name, _ in problem.parameters}:
             raise ProblemError(f"{problem.folder}: solution of baseline.py has no argument {min(unknown)}")
@@ -108,9 +108,8 @@ class ProblemCode:
             sys.modules.pop(f"problem_{part}_{self.problem.slug}", None)
 
     def is_withheld(self, name: str) -> bool:
-        """Whether an input is completed only right before the GO. True for all but those that `arguments` reads."""
-        read: tuple[str, ...] = getattr(self.inputs, "READ_BY_ARGUMENTS", ())
-        return name not in read
+        """Whether an input is completed only right before the GO. True for all but those whose values arguments depend on."""
+        return name not in self.problem.plain_parameters and name not in getattr(self.inputs, "READ_BY_ARGUMENTS", ())
 
     @property
     def baseline(self) -> Callable[..., Any]:

@@ -5,8 +5,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.inputs.dense import finite_bits, ranked, root
 
-READ_BY_ARGUMENTS = ("src",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: random finite bit patterns (upstream: the constant rank + 1); src [1] (upstream: 0)."""

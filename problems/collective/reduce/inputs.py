@@ -5,8 +5,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.inputs.dense import ranked, root
 
-READ_BY_ARGUMENTS = ("dst",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: N(0, 1) (upstream: the constant rank + 1); dst [1] (upstream: 0)."""

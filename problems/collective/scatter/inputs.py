@@ -7,8 +7,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.inputs.dense import finite_bits, root
 
-READ_BY_ARGUMENTS = ("src",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """On the root tensor [W, M, N] of random finite bit patterns, elsewhere [M, N] of NaN: reading it shows.

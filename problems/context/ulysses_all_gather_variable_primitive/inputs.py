@@ -8,8 +8,6 @@ from problems.shared.inputs.dense import finite_bits
 LONGEST = 2
 """No shard is longer than this many times M."""
 
-READ_BY_ARGUMENTS = ("gather_dim",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [L, N], or [N, L] where gather_dim is 1.

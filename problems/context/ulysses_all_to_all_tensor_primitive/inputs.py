@@ -15,8 +15,6 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("4", "M", "N/4"), -2, 0),
 )
 
-READ_BY_ARGUMENTS = ("scatter_dim", "gather_dim")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x of M·N elements, and two of its dimensions.

@@ -7,8 +7,6 @@ from problems.setting import RankSetting
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
-READ_BY_ARGUMENTS = ("seq_dim", "head_dim")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), with A heads on each rank; other orders of the dimensions by turns, as `layouts` allows."""

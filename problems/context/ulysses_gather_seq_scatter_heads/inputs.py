@@ -7,8 +7,6 @@ from problems.setting import RankSetting, SizesRefused
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BSAD", 1, 2), ("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
-READ_BY_ARGUMENTS = ("seq_dim", "head_dim", "unpadded_dim_size")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), S positions on each rank.
@@ -24,7 +22,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     gathered = setting.world * s.S
     unpadded = {1: gathered - 1, 2: gathered - setting.world + 1}.get(layout, 0)
     x = setting.randn(*(getattr(s, name) for name in order))
-    return {"x": x} | dict(zip(READ_BY_ARGUMENTS, map(torch.tensor, (*dims, unpadded)), strict=True))
+    names = ("seq_dim", "head_dim", "unpadded_dim_size")
+    return {"x": x} | dict(zip(names, map(torch.tensor, (*dims, unpadded)), strict=True))
 
 
 def capacity(setting: RankSetting) -> int:

@@ -10,8 +10,6 @@ _LAYOUTS = 5
 _SPLIT_SHAPE = (1, 3)
 _SEQUENCE_FIRST = 4
 
-READ_BY_ARGUMENTS = ("seq_dim", "unpadded_dim_size", "restore_shape")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """qkv_tensor [B, S, 3·P], N(0, 1), S positions on each rank.
@@ -28,7 +26,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     seq_dim = 0 if layout == _SEQUENCE_FIRST else 1
     shape = (s.B, s.S, 3 * s.P) if seq_dim else (s.S, s.B, 3 * s.P)
     read = map(torch.tensor, (seq_dim, unpadded, layout not in _SPLIT_SHAPE))
-    return {"qkv_tensor": setting.randn(*shape)} | dict(zip(READ_BY_ARGUMENTS, read, strict=True))
+    names = ("seq_dim", "unpadded_dim_size", "restore_shape")
+    return {"qkv_tensor": setting.randn(*shape)} | dict(zip(names, read, strict=True))
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:

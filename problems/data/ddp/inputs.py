@@ -18,8 +18,6 @@ __all__ = ["arguments", "draw"]
 
 NAMES = ("W1", "b1", "W2", "b2")
 
-READ_BY_ARGUMENTS = ("step",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """Batch slices X_local, y_local; per parameter its weight, `exp_avg_` and `exp_avg_sq_`; the step counter.

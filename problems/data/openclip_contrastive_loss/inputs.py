@@ -7,9 +7,6 @@ from torch.nn import functional
 
 from problems.setting import RankSetting
 
-READ_BY_ARGUMENTS = ("logit_scale", "logit_bias")
-
-
 HARD = 6
 """Texts of the global batch that are near all images, and images of a rank that are near all texts."""
 

@@ -52,7 +52,7 @@ def _tracked(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     return masks.to(setting.dtype), setting.randn(s.n)
 
 
-READ_BY_ARGUMENTS = ("counts", "reverse")
+READ_BY_ARGUMENTS = ("counts",)
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -1,5 +1,7 @@
 """Expert-parallel MoE forward: route, dispatch, gated MLP, combine."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 
@@ -22,8 +24,5 @@ def solution(
 
     Returns [T, H]: for every token the sum over its top_k experts of the router's probability times the owner's MLP.
     """
-
-    def expert(rows: torch.Tensor) -> torch.Tensor:
-        return swiglu(rows, gate_proj, up_proj, down_proj)
-
+    expert = partial(swiglu, gate_proj=gate_proj, up_proj=up_proj, down_proj=down_proj)
     return moe_forward(hidden_states, gate_weight, gate_bias, expert, num_experts, top_k, group)

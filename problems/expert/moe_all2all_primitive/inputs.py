@@ -7,8 +7,6 @@ from problems.shared.inputs.dense import finite_bits
 
 HOT = 4.0
 
-READ_BY_ARGUMENTS = ("input_split_sizes", "output_split_sizes")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_tensor [M, N]; input_split_sizes and output_split_sizes [W] int64: rows to and from each rank; M are sent.

@@ -1,5 +1,7 @@
 """MoE forward in sub-groups of the world: route, dispatch, gated MLP, combine."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 
@@ -48,9 +50,6 @@ def solution(
     Returns [T, H]: for every token the sum over its top_k experts of the router's probability times the owner's MLP.
     Without a group, experts live in sub-groups of num_experts consecutive ranks; the owner is looked up within the sub-group.
     """
-
-    def expert(rows: torch.Tensor) -> torch.Tensor:
-        return swiglu(rows, gate_proj, up_proj, down_proj)
-
+    expert = partial(swiglu, gate_proj=gate_proj, up_proj=up_proj, down_proj=down_proj)
     group = _expert_group(num_experts) if group is None else group
     return moe_forward(hidden_states, gate_weight, gate_bias, expert, num_experts, top_k, group)

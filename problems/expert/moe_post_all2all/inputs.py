@@ -7,8 +7,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.inputs.routing import dispatch, one_hot_mask
 
-READ_BY_ARGUMENTS = ("input_splits", "output_splits")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """expert_outputs [R, N], routing_weights and selected_experts [M, K], and splits, map and permutation of the dispatch.

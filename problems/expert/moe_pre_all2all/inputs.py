@@ -5,8 +5,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.inputs.routing import dispatch, one_hot_mask
 
-READ_BY_ARGUMENTS = ("input_splits", "output_splits")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [M, N]; expert_mask [E, K, M] float32; splits [W] and rows by source and local expert [W, E_l] int64.

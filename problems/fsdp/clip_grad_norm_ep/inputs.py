@@ -7,8 +7,6 @@ import torch
 from problems.setting import RankSetting, grid
 from problems.shared.inputs.dense import enlarge_few
 
-READ_BY_ARGUMENTS = ("max_norm",)
-
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """Experts over blocks of E = max(1, W // 2) consecutive ranks, their replicas E apart; no groups where

@@ -16,8 +16,6 @@ from problems.shared.inputs.training_step import (
 )
 from problems.shared.mlp import flatten
 
-READ_BY_ARGUMENTS = ("step",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local, y_local, flat_param_shard, exp_avg_shard and exp_avg_sq_shard [q], step.

@@ -7,8 +7,6 @@ from problems.shared.inputs.training_step import arguments, draw_moments, draw_s
 
 __all__ = ["arguments", "draw"]
 
-READ_BY_ARGUMENTS = ("step",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad_shard, master_shard, exp_avg, exp_avg_sq [p] and the step counter.

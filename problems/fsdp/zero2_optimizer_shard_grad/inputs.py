@@ -3,5 +3,3 @@
 from problems.shared.inputs.training_step import arguments, draw
 
 __all__ = ["arguments", "draw"]
-
-READ_BY_ARGUMENTS = ("step",)

@@ -5,8 +5,6 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.rotated import rotated, rows_per_peer
 
-READ_BY_ARGUMENTS = ("counts_sent", "counts_received")
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_features [s, h] N(0, 1), seed_inverse_ids [R] int64, counts_sent and counts_received [W] int64 (rotated).

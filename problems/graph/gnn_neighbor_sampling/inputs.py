@@ -7,8 +7,6 @@ from problems.setting import RankSetting
 MOST_NEIGHBOURS = 64
 UPSTREAM_DEGREE = 16
 
-READ_BY_ARGUMENTS = ("fanouts",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """seed_nodes [s], local_adj_row_ptr [Nn + 1], local_adj_col [E_r], node_to_rank [Nn] and fanouts [hops], all int64.

@@ -6,8 +6,6 @@ import torch
 
 from problems.setting import RankSetting
 
-READ_BY_ARGUMENTS = ("kalman_lambda",)
-
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], kalman_lambda [], all float64, for L blocks.

@@ -5,7 +5,7 @@ import torch
 from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
-READ_BY_ARGUMENTS = ("mode", "chunk_size")
+READ_BY_ARGUMENTS = ("mode",)
 arguments = sampling.arguments
 
 
