@@ -467,7 +467,7 @@ class ArenaApp(TerminalApp):
 
         def left(_: None) -> None:
             if kernel is not None and duel.unsaved not in ("", kernel.editor.file_text):
-                kernel.take_over(Kernel(duel.unsaved, kernel.session.kernel.files))
+                kernel.take_over(kernel.buffer.kernel.with_text(duel.unsaved))
 
         self.push_screen(duel, left)
 

@@ -168,36 +168,32 @@ class Workspace:
             raise UsageError(f"there is a kernel {taken.name} already", "choose another name")
         return new
 
-    def copy(self, path: Path, text: str, name: str) -> Path:
-        """Writes a copy of a kernel beside it, and returns the copy's path.
-
-        text: replaces the text of the kernel's main file. name: of the copy. If it ends in /, a file is copied into a
-        new folder as kernel.py.
-
-        Raises:
-            UsageError: as `variant` and `other_files`.
-            FolderUnwritable: no copy was made.
-        """
-        try:
-            files = other_files(path) if path.is_dir() else {}
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
-        new = self.variant(path, name.removesuffix("/"))
-        self._write_new(new.with_suffix("") if name.endswith("/") else new, Kernel(text, files))
-        return new.with_suffix("") if name.endswith("/") else new
-
-    def rename(self, path: Path, name: str) -> Path:
-        """Renames a kernel file and its draft.
+    def copy(self, path: Path, kernel: Kernel, name: str) -> Path:
+        """Writes a kernel beside `path`, and returns its path. name: if it ends in /, a file is copied into a new folder.
 
         Raises:
             UsageError: as `variant`.
+            FolderUnwritable: no copy was made.
+        """
+        new = self.variant(path, name.removesuffix("/"))
+        new = new.with_suffix("") if name.endswith("/") else new
+        self._write_new(new, kernel)
+        return new
+
+    def rename(self, path: Path, name: str) -> Path:
+        """Renames a kernel and the drafts of its files.
+
+        Raises:
+            UsageError: as `variant` and `other_files`.
             FolderUnwritable: the file or its draft could not be renamed.
         """
         new = self.variant(path, name)
         with writing(path.parent):
+            files = other_files(path) if path.is_dir() else {}
             path.rename(new)
-            with suppress(FileNotFoundError):
-                self._draft_path(path).rename(self._draft_path(new))
+            for file in ("", *files):
+                with suppress(FileNotFoundError):
+                    self._draft_path(path / file).rename(self._draft_path(new / file))
         return new
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
@@ -211,26 +207,31 @@ class Workspace:
             self.save(path, text)
         return path
 
-    def save(self, path: Path, text: str) -> str:
+    def save(self, path: Path, text: str, name: str = MAIN) -> str:
         """Writes a kernel file atomically. Keeps old file, draft and new text as revisions; deletes the draft.
 
-        path: a file, or a folder whose kernel.py is written.
+        path: a kernel's file or folder. name: of the file in the folder.
 
         Returns:
             The SHA-256 of the kernel.
 
         Raises:
+            UsageError: the other files of the folder are not those of a kernel.
             FolderUnwritable: the file was not changed.
         """
         make_folder(path.parent)
+        file, drafted = (main_file(path), path) if name == MAIN else (path / name, path / name)
         with writing(path.parent):
             self.keep_file(path)  # another program may have changed it
-            files = other_files(path) if path.is_dir() else {}
-            if (draft := self.draft(path)) is not None:
-                self.keep_revision(draft, files, of=path)  # the caller may not have loaded it
-            sha256 = self.keep_revision(text, files, of=path)
-            write_atomically(main_file(path), text.encode())
-        self.discard_draft(path)
+            old = Kernel("", other_files(path) if path.is_dir() else {}) if name == MAIN else read_kernel(path).kernel
+            if (draft := self.draft(drafted)) is not None:
+                drawn = old.with_text(draft, name)
+                self.keep_revision(drawn.source, drawn.files, of=path)  # the caller may not have loaded it
+            new = old.with_text(text, name)
+            sha256 = self.keep_revision(new.source, new.files, of=path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, text.encode())
+        self.discard_draft(drafted)
         return sha256
 
     # --- revisions -----------------------------------------------------------------------------------------

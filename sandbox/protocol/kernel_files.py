@@ -38,6 +38,10 @@ class Kernel(msgspec.Struct, frozen=True):
         """The hash that identifies the kernel: see `kernel_hash`."""
         return kernel_hash(self.source, self.files)
 
+    def with_text(self, text: str, name: str = MAIN) -> "Kernel":
+        """The kernel with another text of one of its files, or with one more file."""
+        return Kernel(text, self.files) if name == MAIN else Kernel(self.source, {**self.files, name: text.encode()})
+
 
 def kernel_hash(source: str, files: Mapping[str, bytes]) -> str:
     """SHA-256 of a kernel, as hex. Without other files it is that of the text."""

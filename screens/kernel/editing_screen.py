@@ -1,4 +1,4 @@
-"""The kernel's text and the views and panes around it: commands on the text, and which pane is shown and has the focus."""
+"""The kernel's texts and the views and panes around it: commands on the text, and which pane is shown and has the focus."""
 
 import shlex
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from arena.errors import ArenaError, KernelsLocked
 from arena.workspace.kernel_folder import main_file, texts_of
 from problems.specification import Problem
 from sandbox.protocol.events import Contender
-from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.kernel.kernel_session import KernelSession
@@ -79,27 +79,29 @@ class EditingScreen(BaseScreen):
         return not self.unread
 
     @property
-    def texts(self) -> dict[str, str]:
-        """The other files of the kernel's folder, by their path in it; a binary file's size in place of its text."""
-        return {name: text for name, text in texts_of(self.session.kernel).items() if name != MAIN}
-
-    def show_files(self) -> None:
-        """Follows a change of the kernel's files: the file in front, or the kernel if that file is gone."""
-        if self.view in self.texts:
-            self.query_one(SourcePane).bring_up(self.view, self.texts)
-        elif self.view not in self.views():
-            self.show_view(KERNEL)
-        else:
-            self.query_one(SourcePane).follow_editor()
+    def files(self) -> list[str]:
+        """The other files of the kernel's folder, by their path in it."""
+        names = self.session.kernel.files.keys() | self.buffer.editors.keys()
+        return sorted(names - {MAIN, *VIEW_NAMES, "result", "log"})
 
     @property
-    def text_mark(self) -> str:
+    def front(self) -> Editor:
+        """The editor of the file in front, or that of kernel.py."""
+        return self.buffer.editors.get(self.view, self.editor)
+
+    def show_files(self) -> None:
+        """Follows a change of the kernel's files. If the file in front is gone, shows the kernel."""
+        if self.view not in self.views():
+            self.show_view(KERNEL)
+        self.query_one(SourcePane).follow_editor()
+
+    def mark_of(self, editor: Editor) -> str:
         """ " ● unsaved" or " · read-only"; empty if the text equals the file."""
-        return " · read-only" if self.taken_by or self.editor.read_only else " ● unsaved" if self.editor.dirty else ""
+        return " · read-only" if self.taken_by or editor.read_only else " ● unsaved" if editor.dirty else ""
 
     @property
     def draft_words(self) -> str:
-        if not self.editor.dirty:
+        if not self.buffer.dirty:
             return ""
         return f"The unsaved text of {self.problem.stem} is kept as a draft: `{self.reopen}` offers it."
 
@@ -114,21 +116,30 @@ class EditingScreen(BaseScreen):
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 
-    def offer_draft(self, draft: str) -> None:
+    def offer_drafts(self, draft: str | None) -> None:
+        """Offers the draft of kernel.py, and those of the other files."""
+        for name in self.files:
+            if (other := self.buffer.draft(name)) is not None:
+                self.show_view(name)
+                self.offer_draft(other, name)
+        if draft is not None:
+            self.offer_draft(draft)
+
+    def offer_draft(self, draft: str, name: str = MAIN) -> None:
         """Asks whether to restore a text that was never saved."""
         from screens.dialogs.questions import Question
 
         def answered(restore: bool | None) -> None:
             if restore:
-                self.start(self.buffer.restore_draft(draft), "draft")
+                self.start(self.buffer.restore_draft(draft, name), "draft")
             elif restore is False:
-                self.start(self.buffer.discard_draft(draft), "draft")
+                self.start(self.buffer.discard_draft(draft, name), "draft")
             else:
-                self.start(self.session.keep(draft), "draft")  # as a revision: the next draft overwrites this one
+                self.start(self.buffer.keep_revision(draft, name), "draft")  # the next draft overwrites this one
 
         lines = len(draft.splitlines())
         question = Question(
-            "There is a draft of this kernel",
+            f"There is a draft of {'this kernel' if name == MAIN else name}",
             f"It has {lines} line{'s' * (lines != 1)} and differs from the file. Restore it into the editor?",
             yes="restore", no="discard",
         )  # fmt: skip
@@ -137,23 +148,26 @@ class EditingScreen(BaseScreen):
     def action_history(self) -> None:
         from screens.kernel.history import HistoryScreen
 
-        self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
+        self.app.push_screen(HistoryScreen(self.session, self.buffer.kernel, self.view), self._restore)
 
     def _restore(self, chosen: Kernel | Contender | None) -> None:
         if isinstance(chosen, Contender):
             if self.may_run():
                 self.go_to("answer")  # the next key is not for the text
-                self.start(self.session.run(self.editor.file_text, chosen), "run")
+                self.start(self.session.run(self.buffer.kernel, chosen), "run")
         elif chosen is not None and self.may_edit():
             self.put(chosen, "Restored into the editor.")
 
     def put(self, kernel: Kernel, said: str) -> None:
-        """Puts a kernel into the editor. If its other files differ, writes it beside this kernel and opens it."""
-        if kernel.files != self.session.kernel.files:
+        """Puts a kernel into the editors. If it has other files, writes it beside this kernel and opens it."""
+        here = self.buffer.kernel
+        changed = [name for name, text in texts_of(kernel).items() if text != texts_of(here).get(name)]
+        if kernel.files.keys() != here.files.keys() or any(self.buffer.open_file(name).read_only for name in changed):
             self.start(self.parent_app.open_beside(self.problem, self.session.path, kernel), "open")
             return
-        self.show_view(KERNEL)
-        self.buffer.replace(kernel.source)
+        for name in reversed(changed or [MAIN]):
+            self.show_view(KERNEL if name == MAIN else name)
+            self.buffer.replace(texts_of(kernel)[name], name)
         self.say(f"{said} {self.key_words('save')} runs it, ctrl+z undoes it.")
 
     def action_variants(self) -> None:
@@ -165,7 +179,33 @@ class EditingScreen(BaseScreen):
 
         if self.may_edit():
             workspace = self.session.services.workspace
-            self.app.push_screen(VariantsDialog(workspace, self.session.path, self.editor.file_text), answered)
+            self.app.push_screen(VariantsDialog(workspace, self.session.path, self.buffer.kernel), answered)
+
+    def action_add_file(self) -> None:
+        """Asks for the name of a new file in the kernel's folder."""
+        from screens.dialogs.questions import Ask
+
+        if not self.session.path.is_dir():
+            self.say(
+                f"This kernel is one file. {self.key_words('variants')} and a name with / copies it into a folder."
+            )
+        elif self.may_edit():
+            title = f"A new file in {self.session.path.name}/"
+            self.app.push_screen(Ask(title, example="ops.cu, or csrc/ops.cu", enter="adds it"), self._add_file)
+
+    def _add_file(self, name: str | None) -> None:
+        if not name:
+            return
+        if not is_file_name(name) or fault_in(self.buffer.kernel.with_text("", name)):
+            self.complain(f"{name!r} cannot name a file of a kernel: use letters, digits, and . _ - + @ =")
+        elif name in self.files:
+            self.show_view(name)
+        else:
+            self.start(self._write_file(name), "save")
+
+    async def _write_file(self, name: str) -> None:
+        await self.session.save("", name)
+        self.show_view(name)
 
     def take_over(self, kernel: Kernel) -> None:
         """Puts another player's kernel into the editor."""
@@ -176,8 +216,8 @@ class EditingScreen(BaseScreen):
 
     def show_source_title(self) -> None:
         """Shows the file name and the cursor position; where the tabs are hidden, also `text_mark`."""
-        mark = self.text_mark if self.has_class("-tiny") else ""
-        self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files), mark)
+        mark = self.mark_of(self.front) if self.has_class("-tiny") else ""
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"), mark)
 
     @on(LineJump)
     def _jump(self, event: LineJump) -> None:
@@ -185,7 +225,7 @@ class EditingScreen(BaseScreen):
         # Lines above may have been added since the run.
         self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)
 
-    @on(TextArea.SelectionChanged, f"#{KERNEL}")
+    @on(TextArea.SelectionChanged, "Editor")
     def _cursor_moved(self) -> None:
         # Drawn in the key's own frame: a second frame would delay a key that follows within 1/60 s.
         self.show_source_title()
@@ -193,15 +233,14 @@ class EditingScreen(BaseScreen):
     # --- keys ------------------------------------------------------------------------------------------------
 
     async def action_edit_outside(self) -> None:
-        if self.editor.dirty:
+        if self.buffer.dirty:
             try:
                 await self.buffer.save()
             except ArenaError as error:
                 self.complain(error.one_line)
                 return
-        beside = self.view in self.texts
-        file = self.session.path / self.view if beside else main_file(self.session.path)
-        line = 1 if beside else self.editor.cursor_location[0] + 1
+        file = self.session.path / self.view if self.view in self.files else main_file(self.session.path)
+        line = self.front.cursor_location[0] + 1
         if trouble := await edit_outside(self.app, self.services.settings, file, line):
             self.complain(trouble)
 
@@ -217,14 +256,14 @@ class EditingScreen(BaseScreen):
         await self._open_bar(LineBar)
 
     async def _open_bar(self, kind: type[SourceBar]) -> None:
-        if self.view not in (KERNEL, BaselineView.NAME):
+        if self.view not in (KERNEL, BaselineView.NAME, *self.files):
             self.show_view(KERNEL)
         await self.query_one(SourcePane).open(kind)
 
     def action_complete(self) -> None:
-        if self.view != KERNEL:
+        if self.view not in (KERNEL, *self.files):
             self.show_view(KERNEL)
-        self.editor.complete()
+        self.front.complete()
 
     def action_wrap(self) -> None:
         """Switches the wrapping of long lines on or off."""
@@ -248,7 +287,7 @@ class EditingScreen(BaseScreen):
     @property
     def left_views(self) -> tuple[str, ...]:
         """The views on the left: the kernel, the other files of its folder, and the others."""
-        return (KERNEL, *self.texts, *VIEW_NAMES[1:])
+        return (KERNEL, *self.files, *VIEW_NAMES[1:])
 
     def views(self) -> tuple[str, ...]:
         return self.left_views if self.has_class("-wide") else (*self.left_views, "result", "log")
@@ -266,7 +305,7 @@ class EditingScreen(BaseScreen):
         self.set_class(view == "result", "view-result")
         self.set_class(view == "log", "view-log")
         if view in self.left_views:
-            self._focus(self.query_one(SourcePane).bring_up(view, self.texts))
+            self._focus(self.query_one(SourcePane).bring_up(view))
         else:
             self._focus(self.query_one(ResultPane).pane("answer" if view == "result" else view).front)
         self.draw(force=True)

@@ -31,18 +31,21 @@ class HistoryScreen(RunsDialog):
 
     CSS_PATH: ClassVar[Any] = [*RunsDialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     HEAD: ClassVar[str] = "History"
-    KEYS: ClassVar[str] = "enter restore · space diff · t time · "
+    KEYS: ClassVar[str] = "enter restore · space diff · f file · t time · "
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
+        Binding("f", "one_file", "only the file in front, or all files"),
         Binding("t", "time", "time the editor's kernel against it"),
     ]
 
-    def __init__(self, session: KernelSession, text: str) -> None:
+    def __init__(self, session: KernelSession, kernel: Kernel, file: str) -> None:
+        """kernel: as it is in the editors. file: the one in front."""
         super().__init__(session.services, session.problem)
-        self.session = session
-        self.editors = Kernel(text, session.kernel.files)
-        """The kernel in the editor."""
+        self.session, self.editors = session, kernel
+        self.file = file if file in kernel.files else MAIN
+        self.one_file = False
+        """Whether only `file` is shown, compared and restored, and only the runs before which it changed are listed."""
         self.comparing = False
         """Whether the revision is compared with the editor's text."""
         self._sure_of: RunRecord | Unrun | None = None
@@ -59,7 +62,19 @@ class HistoryScreen(RunsDialog):
         known = {entry.sha256 for entry in ran} | {Kernel(starter(self.problem, BASELINE)).sha256}
         kept = self.services.workspace.kept_of(self.session.path).items()
         unrun = [Unrun(created, sha256) for sha256, created in kept if sha256 not in known]
-        return sorted([*ran, *unrun], key=lambda entry: entry.created, reverse=True)
+        found: list[RunRecord | Unrun] = sorted([*ran, *unrun], key=lambda entry: entry.created)
+        return list(reversed(self._changes_of_file(found) if self.one_file else found))
+
+    def _changes_of_file(self, entries: list[RunRecord | Unrun]) -> list[RunRecord | Unrun]:
+        """Of runs, the oldest first, those before which the file changed."""
+        changed, last = [], None
+        for entry in entries:
+            kernel = self.services.workspace.kernel(entry.sha256)
+            text = texts_of(kernel).get(self.file) if kernel is not None else None
+            if text not in (None, last):
+                changed.append(entry)
+                last = text
+        return changed
 
     async def _read(self) -> None:
         await super()._read()
@@ -86,23 +101,33 @@ class HistoryScreen(RunsDialog):
                 words = "A run is listed when it has ended." if self.session.busy else "Nothing kept yet."
                 self.query_one("#said", PlainStatic).update(f"{words} {_KEPT}")
             return
+        if self.one_file:
+            self.query_one("#said", PlainStatic).update(
+                f"{len(self.entries)} changes of {self.file}. f shows all files."
+            )
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:
             source.show(f"# the text of {name} is not in the workspace", MAIN)
         elif self.comparing:
-            source.compare(texts_of(kernel), texts_of(self.editors), name, "editor")
+            source.compare(self._shown(kernel), self._shown(self.editors), name, "editor")
+        elif self.one_file:
+            source.show(self._shown(kernel)[self.file], self.file)
         else:
             source.show(shown_text(kernel), MAIN)
+
+    def _shown(self, kernel: Kernel) -> dict[str, str]:
+        return {name: text for name, text in texts_of(kernel).items() if not self.one_file or name == self.file}
 
     @property
     def _kernel(self) -> Kernel | None:
         """The kernel of the run under the cursor; None if its text is not in the workspace."""
-        return self.services.workspace.kernel(self.current.sha256) if self.current is not None else None
+        kernel = self.services.workspace.kernel(self.current.sha256) if self.current is not None else None
+        return kernel if kernel is not None and (self.file in self._shown(kernel) or not self.one_file) else None
 
     @on(DataTable.RowSelected, "#runs")
     def _selected(self) -> None:
         if (kernel := self._kernel) is not None:
-            self.dismiss(kernel)
+            self.dismiss(self.editors.with_text(self._shown(kernel)[self.file], self.file) if self.one_file else kernel)
         else:
             words = "The text of this revision is not in the workspace."
             self.app.notify(words, severity="warning", markup=False)
@@ -144,6 +169,10 @@ class HistoryScreen(RunsDialog):
     async def voided(self) -> None:
         await super().voided()
         await self.session.refresh_standing()
+
+    async def action_one_file(self) -> None:
+        self.one_file = not self.one_file
+        await self._read()
 
     def action_compare(self) -> None:
         self.comparing = not self.comparing

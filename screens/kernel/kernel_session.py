@@ -105,15 +105,15 @@ class KernelSession:
             if isinstance(save, KernelFile):
                 self._watcher.stop()
 
-    async def save(self, text: str, *, replace: bool = False) -> None:
-        """Writes the kernel file. replace: overwrites even a file that cannot be read as text; a copy of it is kept.
+    async def save(self, text: str, name: str = MAIN, *, replace: bool = False) -> None:
+        """Writes a file of the kernel. replace: overwrites even one that cannot be read as text; a copy of it is kept.
 
         Raises:
             ArenaError: the file is unchanged.
         """
         if not replace and self.file_exists:
-            self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
-        kernel = Kernel(text, self.kernel.files)
+            await self.read_again()
+        kernel = self.kernel.with_text(text, name)
         if self._watcher is not None:
             self._watcher.wrote(kernel.sha256)
         if self._in_folder and not self.path.exists():
@@ -121,20 +121,24 @@ class KernelSession:
                 await asyncio.to_thread(write_folder, self.path, kernel)
             except OSError as error:
                 raise UsageError(f"{self.path} cannot be written: {error.strerror}", "free some space") from None
-        await asyncio.to_thread(self.services.workspace.save, self.path, text)
+        await asyncio.to_thread(self.services.workspace.save, self.path, text, name)
         self.kernel = kernel
 
-    async def save_draft(self, text: str) -> None:
-        """Keeps what is typed, so that a crash loses nothing.
+    async def read_again(self) -> None:
+        """Reads the kernel again: a file of its folder may have changed a moment ago.
 
         Raises:
-            ArenaError: the previous draft is unchanged.
+            UsageError: it is no kernel any more.
         """
-        await asyncio.to_thread(self.services.workspace.save_draft, self.path, text)
+        self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
 
-    async def keep(self, text: str) -> None:
-        """Keeps a text as a revision before it is replaced in the editor."""
-        await asyncio.to_thread(self.services.workspace.keep_revision, text, self.kernel.files, self.path)
+    def draft_path(self, name: str) -> Path:
+        """The path by which the workspace knows the draft of a file of the kernel."""
+        return self.path if name == MAIN else self.path / name
+
+    async def keep(self, kernel: Kernel) -> None:
+        """Keeps a kernel as a revision before it is replaced in the editor."""
+        await asyncio.to_thread(self.services.workspace.keep_revision, kernel.source, kernel.files, self.path)
 
     async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
         """Yields every kernel that another program saves into the file or folder; an error if it is no kernel."""
@@ -143,7 +147,7 @@ class KernelSession:
             if isinstance(save, KernelFile):
                 self.kernel = save.kernel
                 with suppress(ArenaError):  # a later save keeps it, or reports the error
-                    await self.keep(save.text)
+                    await self.keep(save.kernel)
             else:
                 with suppress(OSError):  # a later save reports the error
                     await asyncio.to_thread(self.services.workspace.keep_file, self.path)
@@ -180,7 +184,7 @@ class KernelSession:
         """
         return choose_setting(self.problem, self.choice, self.services.settings)
 
-    async def run(self, text: str, versus: events.Contender | None = None, *, queued: bool = False) -> None:
+    async def run(self, kernel: Kernel, versus: events.Contender | None = None, *, queued: bool = False) -> None:
         """Starts a run of the kernel, which cancels a run in progress.
 
         versus: a kernel that replaces the baseline. queued: `queue` was called for this run, and perhaps `cancel`.
@@ -188,9 +192,6 @@ class KernelSession:
         Raises:
             ArenaError: nothing was started.
         """
-        if self.path.is_dir():  # a file in it may have changed a moment ago
-            self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
-        kernel = Kernel(text, self.kernel.files)
         await self._run(shown_name(self.path), kernel, str(self.path), versus, queued=queued)
 
     async def run_baseline(self) -> None:
@@ -242,10 +243,10 @@ class KernelSession:
         finally:
             self.changed = True
 
-    def verdict_of(self, text: str) -> str:
+    def verdict_of(self, kernel: Kernel) -> str:
         """Names what was judged: "revision 1a2b3c4d", or "1a2b3c4d against 5e6f7a8b".
 
-        Empty if that is `text`, or there is no verdict.
+        Empty if that is `kernel`, or there is no verdict.
         """
         judged = self._judged
         if judged is None or self.state.verdict is None:
@@ -254,7 +255,7 @@ class KernelSession:
             return "the baseline against itself"
         if judged.versus is not None:
             return f"{self.state.sha256[:8]} against {_rival_words(judged.versus)}"
-        same = judged.source == text and judged.files == self.kernel.files
+        same = judged.source == kernel.source and judged.files == kernel.files
         return "" if same else f"revision {self.state.sha256[:8]}"
 
     @property
@@ -367,9 +368,9 @@ class KernelSession:
             self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.changed = True
 
-    def earlier(self, text: str) -> RunRecord | None:
+    def earlier(self, kernel: Kernel) -> RunRecord | None:
         """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""
-        code = code_hash(text, self.kernel.files)
+        code = code_hash(kernel.source, kernel.files)
         same = [record for record in self._records if record.code == code and not record.voided]
         told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)
         return next(told, None)

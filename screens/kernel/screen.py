@@ -21,7 +21,7 @@ from arena.workspace.kernel_folder import main_file, shown_name
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Checked, Finished, Judged, RunStarted, Setting
-from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.kernel_files import MAIN
 from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
@@ -87,7 +87,7 @@ class KernelScreen(EditingScreen):
         yield KernelHeadline(id="headline")
         yield ViewTabs(id="views")
         with Horizontal(id="panes"):
-            yield SourcePane(self.editor, self.problem, main_file(self.session.path), id="source-pane")
+            yield SourcePane(self.buffer, self.problem, main_file(self.session.path), id="source-pane")
             yield ResultPane(id="result-pane")
         yield GpuStrip(id="gpus")
         yield PhaseLine(id="phases")
@@ -113,8 +113,8 @@ class KernelScreen(EditingScreen):
         self.start(self.session.read_records(), "records")
         self.draw(force=True)
         self.start(self._watch(), "watch")
-        if draft is not None and not self.taken_by:
-            self.offer_draft(draft)
+        if not self.taken_by:
+            self.offer_drafts(draft)
         setting = self.session.setting()
         if self._run_at_once:
             await self._run(save=False)
@@ -188,14 +188,14 @@ class KernelScreen(EditingScreen):
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def _run(self, *, save: bool, on_disk: bool = False) -> None:
-        """Runs the kernel. save: saves the editor's text first. on_disk: runs the saved text, not the editor's."""
+        """Runs the kernel. save: saves the unsaved files first. on_disk: runs the saved texts, not the editors'."""
         self.session.queue()
         self.draw()  # before the file is written and an earlier run has ended
         try:
             if save:
                 await self._save()
-            text = self.session.kernel.source if on_disk else self.editor.file_text
-            await self.session.run(text, queued=True)
+            kernel = await self.buffer.current()
+            await self.session.run(self.session.kernel if on_disk else kernel, queued=True)
         except ArenaError:
             self.session.unqueue()
             raise
@@ -268,19 +268,18 @@ class KernelScreen(EditingScreen):
             self._draw_lines()
 
     def _draw_lines(self) -> None:
-        session, state, dirty = self.session, self.session.state, self.editor.dirty
+        session, state, kernel = self.session, self.session.state, self.buffer.kernel
         self.show_source_title()
+        marks = {KERNEL if name == MAIN else name: self.mark_of(each) for name, each in self.buffer.editors.items()}
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
-        self.query_one(ViewTabs).show(self.views(), self.view, {KERNEL: self.text_mark}, zoomed)
+        self.query_one(ViewTabs).show(self.views(), self.view, marks, zoomed)
         setting = self._setting()
         waited = session.waited
         keymap = self.services.settings.keymap
-        answer = answer_of(state, keymap, dirty) if waited is None else queued_answer(state, waited)
-        of = session.verdict_of(self.editor.file_text) if waited is None else ""
+        answer = answer_of(state, keymap, self.buffer.dirty) if waited is None else queued_answer(state, waited)
+        of = session.verdict_of(kernel) if waited is None else ""
         earlier = (
-            session.earlier(self.editor.file_text)
-            if waited is None and (not state.run_id or of.startswith("revision"))
-            else None
+            session.earlier(kernel) if waited is None and (not state.run_id or of.startswith("revision")) else None
         )
         if earlier is not None:
             answer = earlier_answer(earlier, self.key_words("run"))
@@ -339,7 +338,7 @@ class KernelScreen(EditingScreen):
 
     def action_run(self) -> None:
         if self.may_run():
-            self.start(self._run(save=self.editor.dirty), "run")
+            self.start(self._run(save=self.buffer.dirty), "run")
 
     def action_baseline_run(self) -> None:
         self.start(self.session.run_baseline(), "run")
@@ -367,7 +366,7 @@ class KernelScreen(EditingScreen):
             self._say_run_first()
 
     def _say_run_first(self) -> None:
-        earlier = self.session.earlier(self.editor.file_text)
+        earlier = self.session.earlier(self.buffer.kernel)
         if earlier is not None and earlier.passed:
             self.say(f"Right since {figures.age_words(earlier.created)}. {self.key_words('run')} runs it again first")
         else:
@@ -378,12 +377,12 @@ class KernelScreen(EditingScreen):
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
-        elif self.editor.completion.close():
+        elif self.front.completion.close():
             pass
         elif self.zoomed:
             self.zoom_focused()
-        elif self.focused is not self.editor:
-            self.show_view(KERNEL)
+        elif self.focused is not self.front:
+            self.show_view(self.view if self.view in self.files else KERNEL)
         elif self.was_pressed("cancel"):
             self.forget_press("cancel")
             if self.session.busy and not self.session.state.measuring_on:
@@ -415,14 +414,13 @@ class KernelScreen(EditingScreen):
         with self.parent_app.keys_wait():
             request, sha256 = await self.session.profile_request()
         result = partial(self.session.result_of, sha256, request.setting)
-        unsaved = self.editor.dirty
+        unsaved = self.buffer.dirty
         self.app.push_screen(ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved))
 
     def action_ask_model(self) -> None:
         from arena.runs.origin import Origin
 
-        kernel = Kernel(self.editor.text, self.session.kernel.files)
-        origin = Origin(shown_name(self.session.path), kernel)
+        origin = Origin(shown_name(self.session.path), self.buffer.kernel)
         self.parent_app.ask_model(self.problem, self.session.choice, origin)
 
     def action_duel(self) -> None:

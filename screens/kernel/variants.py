@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 from arena.errors import ArenaError
 from arena.workspace.kernel_folder import listed_name
 from arena.workspace.kernels import Workspace
+from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs import Dialog, field
 from screens.widgets.text_lines import PlainStatic
 
@@ -24,10 +25,10 @@ class VariantsDialog(Dialog[Path | None]):
         Binding("ctrl+r", "rename", "rename the kernel in the editor", priority=True)
     ]
 
-    def __init__(self, workspace: Workspace, path: Path, text: str) -> None:
-        """path, text: path and text of the kernel in the editor."""
+    def __init__(self, workspace: Workspace, path: Path, kernel: Kernel) -> None:
+        """path, kernel: the file or folder of the kernel in the editor, and its texts there."""
         super().__init__()
-        self._workspace, self._path, self._text = workspace, path, text
+        self._workspace, self._path, self._kernel = workspace, path, kernel
         self._found = workspace.variants(path)
 
     def compose(self) -> ComposeResult:
@@ -50,7 +51,7 @@ class VariantsDialog(Dialog[Path | None]):
     @on(Input.Submitted)
     def _copy(self) -> None:
         try:
-            new = self._workspace.copy(self._path, self._text, self.query_one(Input).value)
+            new = self._workspace.copy(self._path, self._kernel, self.query_one(Input).value)
         except ArenaError as error:
             self.refuse(error.one_line)
         else:
@@ -59,7 +60,7 @@ class VariantsDialog(Dialog[Path | None]):
     def action_rename(self) -> None:
         try:
             new = self._workspace.rename(self._path, self.query_one(Input).value)
-            self._workspace.save_draft(new, self._text)
+            self._workspace.save_draft(new, self._kernel.source)
         except ArenaError as error:
             self.refuse(error.one_line)
         else:

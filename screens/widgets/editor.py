@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 from arena.workspace.kernel_folder import plain, with_line_ends
+from sandbox.protocol.kernel_files import MAIN
 from screens.widgets import text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source
@@ -19,7 +20,7 @@ _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo
 
 
 class Editor(Source):
-    """The player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`."""
+    """A file of the player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`."""
 
     BINDING_GROUP_TITLE = "Editor"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,8 +36,9 @@ class Editor(Source):
 
         editor: "Editor"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", read_only=False, id=id)
+    def __init__(self, *, name: str = MAIN, id: str | None = None) -> None:
+        """name: of the file; says its language."""
+        super().__init__("", name=name, read_only=False, id=id)
         self.completion = Completion(self, self.is_code)
         self._saved, self._saved_plain = "", ""
         """The file's text, and the same with the line ends of the editor."""

@@ -2,11 +2,14 @@
 
 import pytest
 from msgspec.structs import replace
+from stored_runs import record
 from textual.widgets import Input, OptionList
 
 from arena.workspace.kernels import read_kernel
-from screens.dialogs.questions import Question
+from sandbox.protocol.kernel_files import Kernel
+from screens.dialogs.questions import Ask, Question
 from screens.kernel.history import HistoryScreen
+from screens.kernel.screen import KernelScreen
 from screens.kernel.variants import VariantsDialog
 
 pytestmark = pytest.mark.slow
@@ -31,19 +34,19 @@ async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_k
         assert (screen.session.state.sha256, one.files) == (one.sha256, {"ops.cu": b"one"})
         await until(pilot, lambda: "kernel.py + 1 file" in screen_text(app))
         await pilot.press("f3")
-        await until(pilot, lambda: all(word in screen_text(app) for word in ("▸ops.cu", "1  one", "read-only")))
+        await until(pilot, lambda: all(word in screen_text(app) for word in ("▸ops.cu", "1  one")))
 
         type_kernel(screen, "pass\n# typed")
         (folder / "ops.cu").write_text("two")
         await until(pilot, lambda: len(store.history(13)) == 2 and not screen.session.busy)
         assert screen.editor.text == "pass\n# typed"  # unsaved, and untouched by the save of another file
         assert screen.session.state.sha256 == read_kernel(folder).sha256
-        assert screen.session.verdict_of(screen.editor.text)  # the verdict is of the files on disk
+        assert screen.session.verdict_of(screen.buffer.kernel)  # the verdict is of the files on disk
         await until(pilot, lambda: "1  two" in screen_text(app))  # the file in front is followed
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
         assert screen.session.state.sha256 == read_kernel(folder).sha256
-        assert not screen.session.verdict_of(screen.editor.text)
+        assert not screen.session.verdict_of(screen.buffer.kernel)
 
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
@@ -53,12 +56,91 @@ async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_k
         await pilot.press("space")
         await pilot.resize_terminal(100, 40)  # too narrow for both side by side
         await until(pilot, lambda: "+++ editor ops.cu" in screen_text(app) and "-one" in screen_text(app))
-        await pilot.press("enter")  # another file differs: written to a folder beside this one, and opened
-        restored = folder.with_name(f"revision-{one.sha256[:8]}")
-        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == restored)
-        await until(pilot, lambda: app.screen.editor.text == "pass")
-        assert read_kernel(restored).kernel == one.kernel
+        await pilot.press("enter")  # into the editors of both files
+        await until(pilot, lambda: app.screen is screen and screen.buffer.kernel == one.kernel)
         assert read_kernel(folder).files == {"ops.cu": b"two"}
+        screen.put(Kernel("pass", {"other.cu": b"one"}), "")  # it has other files: into a folder beside this one
+        await until(pilot, lambda: app.screen.session.path.name.startswith("revision-"))
+        assert read_kernel(app.screen.session.path).files == {"other.cu": b"one"}
+
+
+async def open_folder(app, pilot, until, files: dict[str, str]) -> KernelScreen:
+    """Opens a folder with these files beside kernel.py."""
+    folder = app.screen.session.path.with_name("ring")
+    folder.mkdir(exist_ok=True)
+    for name, text in {"kernel.py": "pass", **files}.items():
+        (folder / name).write_text(text)
+    app.open_problem(app.screen.problem, folder)
+    await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
+    await until(pilot, lambda: app.screen.editor.text == "pass" and app.screen.session._watcher is not None)
+    return app.screen
+
+
+async def test_files_of_folder_are_edited_in_tabs(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        store = app.services.store
+        screen = await open_folder(app, pilot, until, {"ops.cu": "one"})
+        await pilot.press("f3", "2")
+        await until(pilot, lambda: all(words in screen_text(app) for words in ("▸ops.cu ● unsaved", "2one", "1:2")))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
+        assert (screen.session.path / "ops.cu").read_text() == "2one"
+        assert screen.session.state.sha256 == read_kernel(screen.session.path).sha256
+        assert not screen.buffer.dirty
+        await pilot.press("3", "escape")
+        assert screen.view == "ops.cu"
+        (screen.session.path / "ops.cu").write_text("another program")  # a save of it is shown, and run
+        await until(pilot, lambda: screen.front.text == "another program" and len(store.history(13)) == 2)
+        await pilot.press("ctrl+z")
+        assert screen.front.text == "23one"
+        (screen.session.path / "ops.cu").unlink()
+        await until(pilot, lambda: not read_kernel(screen.session.path).files and screen.front.gone)
+        await pilot.press("ctrl+s")  # the unsaved text is still there
+        await until(pilot, (screen.session.path / "ops.cu").exists)
+
+
+async def test_draft_of_another_file_is_offered(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = await open_folder(app, pilot, until, {"ops.cu": "one"})
+        await pilot.press("f3", "2", "f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        assert app.services.workspace.draft(screen.session.path / "ops.cu") == "2one"
+        app.open_problem(screen.problem, screen.session.path)
+        await until(pilot, lambda: "There is a draft of ops.cu" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: getattr(app.screen, "view", "") == "ops.cu" and app.screen.front.text == "2one")
+
+
+async def test_file_is_added_to_folder(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f15")
+        await until(pilot, lambda: any("This kernel is one file" in str(note.message) for note in app._notifications))
+        screen = await open_folder(app, pilot, until, {})
+        for name in ("../up.cu", "ops.cu"):
+            await pilot.press("f15")
+            await until(pilot, lambda: isinstance(app.screen, Ask))
+            await pilot.press(*name, "enter")
+        await until(pilot, lambda: screen.view == "ops.cu")
+        assert any("cannot name a file" in str(note.message) for note in app._notifications)
+        assert read_kernel(screen.session.path).files == {"ops.cu": b""}
+
+
+async def test_history_of_one_file(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = await open_folder(app, pilot, until, {"ops.cu": "one"})
+        kept = [{"ops.cu": b"one"}, {"ops.cu": b"two"}, {"ops.cu": b"two", "x.h": b""}]
+        for created, files in enumerate(kept, 1):
+            sha256 = app.services.workspace.keep_revision("pass", files)
+            app.services.store.record(record(f"run {created}", problem_id=13, created=created, sha256=sha256))
+        await pilot.press("f3", "f6")
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and len(app.screen.entries) == 3)
+        await pilot.press("f")
+        await until(pilot, lambda: "2 changes of ops.cu" in screen_text(app) and "1  two" in screen_text(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "-two" in screen_text(app) and "+one" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen and screen.front.text == "two")
+        assert screen.buffer.kernel == Kernel("pass", {"ops.cu": b"two"})
 
 
 async def test_forbidden_files_are_said_and_text_stays(open_app, until, type_kernel) -> None:
@@ -136,6 +218,6 @@ async def test_the_history_times_the_kernel_against_a_revision(open_app, until, 
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
         app.screen.query_one("#runs").move_cursor(row=1)
         await pilot.press("t")
-        await until(pilot, lambda: " against " in screen.session.verdict_of(screen.editor.text))
+        await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))
         assert screen.session._judged.versus.source == "pass"
         assert screen.session._judged.source == "pass\n# two"

@@ -11,6 +11,7 @@ from arena.errors import FolderUnwritable
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
+from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs.questions import Question
 from screens.kernel import kernel_session
 from screens.kernel.history import HistoryScreen
@@ -483,5 +484,5 @@ async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel,
         screen = app.screen
         type_kernel(screen, "pass")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: screen.session.earlier("# a copy\npass\n") is not None)
-        assert screen.session.earlier("pass\nring") is None
+        await until(pilot, lambda: screen.session.earlier(Kernel("# a copy\npass\n")) is not None)
+        assert screen.session.earlier(Kernel("pass\nring")) is None

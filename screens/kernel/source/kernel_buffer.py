@@ -1,4 +1,4 @@
-"""The kernel's text in the editor, and its file: opened, saved, kept as a draft, taken over from other programs."""
+"""The kernel's files in their editors: opened, saved, kept as drafts, taken over from other programs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,8 +7,10 @@ from contextlib import suppress
 from textual.timer import Timer
 
 from arena.errors import ArenaError, UsageError
+from arena.workspace.kernel_folder import texts_of
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import starter
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
 
@@ -16,16 +18,44 @@ DRAFT_AFTER_S = 1.0
 
 
 class KernelBuffer:
-    """Holds the editor, because its text is still needed while the screen is unmounted."""
+    """Holds the editors, because their texts are still needed while the screen is unmounted."""
 
     def __init__(self, session: KernelSession, editor: Editor) -> None:
         self.session = session
         self.editor = editor
+        """That of kernel.py."""
+        self.editors = {MAIN: editor}
+        """Those of all files that were opened, by their path in the kernel's folder."""
+        self._opened = 0
         self._draft_timer: Timer | None = None
         self._missed = False
         """Whether the last check found no file. Editors that replace a file may delete it for a moment."""
-        self._draft_kept = False
-        """Whether a draft of this editor is on disk. It is deleted once the text equals the file again."""
+        self._drafts: set[str] = set()
+        """The files with a draft on disk. It is deleted once the text equals the file again."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel as it is in the editors; files that are not open, as they were last read."""
+        typed = {name: each.file_text.encode() for name, each in self._unsaved().items() if name != MAIN}
+        return Kernel(self.editor.file_text, {**self.session.kernel.files, **typed})
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the text of a file is unsaved."""
+        return bool(self._unsaved())
+
+    def _unsaved(self) -> dict[str, Editor]:
+        return {name: editor for name, editor in self.editors.items() if editor.dirty}
+
+    async def current(self) -> Kernel:
+        """The same, after reading the folder: a file in it may have changed a moment ago.
+
+        Raises:
+            UsageError: it is no kernel any more.
+        """
+        if self.session.path.is_dir():
+            await self.session.read_again()
+        return self.kernel
 
     async def open(self, over: str = "") -> str | None:
         """Reads the file into the editor, then replaces it by `over`, unsaved. Undo restores a draft, then the file.
@@ -48,43 +78,65 @@ class KernelBuffer:
         self.editor.history.checkpoint()
         return None
 
+    def open_file(self, name: str) -> Editor:
+        """The editor of one of the other files of the kernel's folder. It is read-only if the file is no text."""
+        if name not in self.editors:
+            text = texts_of(self.session.kernel)[name]
+            self._opened += 1
+            editor = self.editors[name] = Editor(name=name, id=f"file-{self._opened}")
+            editor.read_only = self.editor.read_only or self.session.kernel.files[name] != text.encode()
+            editor.open_saved(text)
+        return self.editors[name]
+
     async def save(self, *, replace: bool = False) -> None:
-        """Writes the file. replace: as in `KernelSession.save`.
+        """Writes every file whose text is unsaved, or kernel.py. replace: as in `KernelSession.save`.
 
         Raises:
             ArenaError: the file is unchanged.
         """
-        text = self.editor.file_text
-        await self.session.save(text, replace=replace)
+        for name, editor in (self._unsaved() or {MAIN: self.editor}).items():
+            text = editor.file_text
+            await self.session.save(text, name, replace=replace)
+            editor.mark_saved(text)
         self._missed = False
-        self.editor.mark_saved(text)
 
-    def replace(self, text: str) -> None:
+    def replace(self, text: str, name: str = MAIN) -> None:
         """Replaces the text as if it were typed: it is unsaved, and undo restores the old text."""
-        self.editor.replace(text, self.editor.document.start, self.editor.document.end)
-        self.editor.move_cursor((0, 0))
+        editor = self.editors[name]
+        editor.replace(text, editor.document.start, editor.document.end)
+        editor.move_cursor((0, 0))
 
     async def outside_saves(self) -> AsyncIterator[bool | ArenaError]:
-        """Shows what other programs save into the file.
+        """Shows what other programs save into the files. The editor of a deleted file goes, if its text was saved.
 
         Yields:
             For every such save, True if it replaced unsaved text, which undo restores.
-            An error if the file is no kernel, or the unsaved text cannot be kept; the editor is then unchanged.
+            An error if the file is no kernel, or the unsaved text cannot be kept; the editors are then unchanged.
         """
         async for kernel in self.session.outside_saves():
             if isinstance(kernel, UsageError):
                 yield kernel
                 continue
-            replaced = self.editor.dirty and kernel.text != self.editor.saved_text
+            texts = texts_of(kernel.kernel)
+            replaced = {
+                name for name, each in self._unsaved().items() if texts.get(name, each.saved_text) != each.saved_text
+            }
             if replaced:
                 try:
-                    await self.session.keep(self.editor.file_text)
+                    await self.session.keep(self.kernel)
                 except ArenaError as error:
                     yield error
                     continue
-            if not self.editor.dirty or replaced:  # else only another file of the folder was saved
-                self.editor.show_saved(kernel.text)
-            yield replaced
+            for name, editor in list(self.editors.items()):
+                if name in replaced or (name in texts and not editor.dirty):
+                    editor.show_saved(texts[name])
+                elif name in texts:  # another file was saved, or this one was deleted and is back
+                    editor.mark_saved(texts[name])
+                elif editor.dirty:
+                    editor.mark_gone()
+                else:
+                    del self.editors[name]
+            yield bool(replaced)
 
     def notices_deletion(self) -> bool:
         """Checks whether the file still exists. Call it every second.
@@ -106,47 +158,52 @@ class KernelBuffer:
     # --- drafts --------------------------------------------------------------------------------------------
 
     def edited(self, keep: Callable[[], object]) -> None:
-        """Handles a change of the text: calls `keep`, which should call `keep_draft`, after a second without typing."""
+        """Handles a change of a text: calls `keep`, which should call `keep_draft`, after a second without typing."""
         if self._draft_timer is not None:
             self._draft_timer.stop()
-        if self.editor.dirty or self._draft_kept:
+        if self.dirty or self._drafts:
             self._draft_timer = self.editor.set_timer(DRAFT_AFTER_S, keep)
 
     async def keep_draft(self) -> None:
-        """Keeps unsaved text, so that a crash loses nothing. Deletes the draft if the text equals the file again.
+        """Keeps unsaved texts, so that a crash loses nothing. Deletes the draft of a text that equals its file again.
 
         Raises:
             ArenaError: the previous draft is unchanged.
         """
-        if self.editor.dirty:
-            self._draft_kept = True
-            await self.session.save_draft(self.editor.file_text)
-        elif self._draft_kept:
-            self._draft_kept = False
-            await asyncio.to_thread(self._forget_draft)
+        await asyncio.to_thread(self._keep_drafts, {name: each.file_text for name, each in self._unsaved().items()})
 
-    def _forget_draft(self) -> None:
-        self.session.services.workspace.discard_draft(self.session.path)
+    def _keep_drafts(self, unsaved: dict[str, str]) -> None:
+        workspace, session = self.session.services.workspace, self.session
+        for name in self._drafts - unsaved.keys():
+            workspace.discard_draft(session.draft_path(name))
+        self._drafts = set(unsaved)
+        for name, text in unsaved.items():
+            workspace.save_draft(session.draft_path(name), text)
 
-    async def restore_draft(self, draft: str) -> None:
+    def draft(self, name: str) -> str | None:
+        """A text of a file that was typed but never saved."""
+        return self.session.services.workspace.draft(self.session.draft_path(name))
+
+    async def restore_draft(self, draft: str, name: str = MAIN) -> None:
         """Puts the draft into the editor, and keeps its text as a revision in case undo removes it."""
-        self._draft_kept = True
-        self.replace(draft)
-        await self.session.keep(draft)
+        self._drafts.add(name)
+        self.replace(draft, name)
+        await self.keep_revision(draft, name)
 
-    async def discard_draft(self, draft: str) -> None:
+    async def discard_draft(self, draft: str, name: str = MAIN) -> None:
         """Deletes the draft, and keeps its text as a revision."""
-        await self.session.keep(draft)
-        await asyncio.to_thread(self._forget_draft)
+        await self.keep_revision(draft, name)
+        await asyncio.to_thread(self.session.services.workspace.discard_draft, self.session.draft_path(name))
+
+    async def keep_revision(self, text: str, name: str = MAIN) -> None:
+        """Keeps the kernel with this text of one of its files as a revision."""
+        await self.session.keep(self.session.kernel.with_text(text, name))
 
     def close(self) -> None:
-        """Keeps unsaved text and ends `outside_saves`. Blocks for milliseconds.
+        """Keeps unsaved texts and ends `outside_saves`. Blocks for milliseconds.
 
         Raises:
-            ArenaError: the text could not be kept.
+            ArenaError: a text could not be kept.
         """
         self.session.stop_watching()
-        if self.editor.dirty:
-            self.session.services.workspace.save_draft(self.session.path, self.editor.file_text)
-        elif self._draft_kept:
-            self._forget_draft()
+        self._keep_drafts({name: each.file_text for name, each in self._unsaved().items()})

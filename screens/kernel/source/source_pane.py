@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +10,10 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from arena.workspace.kernel_folder import texts_of
 from problems.specification import Problem
-from sandbox.protocol.kernel_files import MAIN
+from sandbox.protocol.kernel_files import MAIN, Kernel
+from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
@@ -32,8 +33,8 @@ class SourceView(Widget):
     LETTER: ClassVar[str]
     """The jump letter of the view."""
 
-    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        """Updates the view when it comes to the front. kernel: the text in the editor."""
+    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
+        """Updates the view when it comes to the front. kernel: as in the editors."""
         raise NotImplementedError
 
 
@@ -47,28 +48,9 @@ class BaselineView(Source, SourceView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(name=self.TITLE, id=id)
 
-    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
         if self.text != problem.baseline_source:
             self.text = problem.baseline_source
-
-
-class FileView(Source, SourceView):
-    """One of the other files of a kernel's folder, to read. The tabs name it by its path in the folder."""
-
-    NAME: ClassVar[str] = "file"
-
-    def __init__(self) -> None:
-        super().__init__(id=self.NAME)
-        self.TITLE = ""  # type: ignore[misc]
-
-    def open_file(self, name: str, text: str) -> None:
-        """Shows a file. name: its path in the folder."""
-        if (name, text) != (self.TITLE, self.text):
-            self.TITLE = name  # type: ignore[misc]
-            self.show(text, name)
-
-    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        """Does nothing: `open_file` has the text."""
 
 
 class KernelDiff(Source, SourceView):
@@ -78,8 +60,8 @@ class KernelDiff(Source, SourceView):
     TITLE: ClassVar[str] = "diff"
     LETTER: ClassVar[str] = "d"
 
-    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        self.compare({MAIN: problem.baseline_source}, {MAIN: kernel}, BaselineView.TITLE, file_name)
+    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
+        self.compare({MAIN: problem.baseline_source}, texts_of(kernel), BaselineView.TITLE, file_name)
 
 
 class CardView(VerticalScroll, SourceView):
@@ -89,7 +71,7 @@ class CardView(VerticalScroll, SourceView):
     TITLE: ClassVar[str] = "card"
     LETTER: ClassVar[str] = "a"
 
-    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
         if not self.children:
             from screens.dialogs import Page  # slow to import: only when a card is opened
 
@@ -114,20 +96,17 @@ def shortened_path(path: Path, cells: int) -> str:
 class SourcePane(TitledPane):
     """Shows one view at a time."""
 
-    def __init__(self, editor: Editor, problem: Problem, file: Path, *, id: str | None = None) -> None:
+    def __init__(self, buffer: KernelBuffer, problem: Problem, file: Path, *, id: str | None = None) -> None:
         """`file` is the path of the kernel file."""
         super().__init__(id=id, classes="pane")
-        self.editor, self.problem, self.file = editor, problem, file
-        self._copy_key = ""
-        self._beside = 0
-        self._mark = ""
+        self.buffer, self.problem, self.file = buffer, problem, file
+        self._copy_key, self._mark = "", ""
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
-            yield self.editor
+            yield self.buffer.editor
             for make in VIEWS:
                 yield make(id=make.NAME)
-            yield FileView()
 
     @property
     def open_bar(self) -> SourceBar | None:
@@ -146,46 +125,57 @@ class SourcePane(TitledPane):
             bars = self.query(kind)
         bars.first().open(source)
 
-    def bring_up(self, name: str, texts: Mapping[str, str]) -> Widget:
-        """Shows one of VIEW_NAMES, or one of the files in `texts`. Returns its widget."""
+    def bring_up(self, name: str) -> Widget:
+        """Shows one of VIEW_NAMES, or one of the other files of the kernel's folder. Returns its widget."""
         if (bar := self.open_bar) is not None:
             bar.close()
         switcher = self.query_one("#sources", ContentSwitcher)
-        switcher.current = name if name in VIEW_NAMES else FileView.NAME
-        if name in texts:
-            self.query_one(FileView).open_file(name, texts[name])
+        if name not in VIEW_NAMES:
+            editor = self.buffer.open_file(name)
+            if not editor.is_attached:
+                switcher.mount(editor)
+            name = str(editor.id)
+        switcher.current = name
         self.follow_editor()
-        return self.query_one(f"#{switcher.current}")
+        return self.query_one(f"#{name}")
 
     def follow_editor(self) -> None:
-        """Updates the view in front to the editor's text."""
+        """Updates the view in front to the editors' texts; removes the editors of deleted files."""
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
-            view.bring_up(self.problem, self.editor.text, self.file.name)
+            view.bring_up(self.problem, self.buffer.kernel, self.file.name)
+        for editor in self.query(Editor):
+            if editor is not view and editor not in self.buffer.editors.values():
+                editor.remove()
 
     def on_resize(self) -> None:
         """Fits the path to the new width."""
         if self._copy_key:
-            self.show_title(self._copy_key, self._beside, self._mark)
+            self.show_title(self._copy_key, self._mark)
 
-    def show_title(self, copy_key: str, beside: int = 0, mark: str = "") -> None:
+    def show_title(self, copy_key: str, mark: str = "") -> None:
         """Shows the file, the cursor position and the signature there, or the title of another view.
 
-        copy_key: the key that copies the path. beside: number of the kernel's other files. mark: follows the file name.
+        copy_key: the key that copies the path. mark: follows the file name.
         """
-        self._copy_key, self._beside, self._mark = copy_key, beside, mark
+        self._copy_key, self._mark = copy_key, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
-            entitle(self, view.TITLE, "read-only · $EDITOR edits it" if isinstance(view, FileView) else "")
+            entitle(self, view.TITLE, "")
             return
-        row, column = self.editor.cursor_location
+        assert isinstance(view, Editor)
+        row, column = view.cursor_location
         place = f"{row + 1}:{column + 1}"
-        signature = self.editor.signature(self.size.width - FRAME)
-        more = f" + {beside} file{'s' * (beside > 1)}" if beside else ""
-        entitle(self, f"{self.file.name}{more}{mark}  {place}", signature or self._path_words(copy_key))
+        signature = view.signature(self.size.width - FRAME)
+        file, title, beside = self.file, self.file.name, len(self.buffer.session.kernel.files)
+        if view is not self.buffer.editor:
+            file, title = self.buffer.session.path / str(view.name), str(view.name)
+        elif beside:
+            title += f" + {beside} file{'s' * (beside > 1)}"
+        entitle(self, f"{title}{mark}  {place}", signature or self._path_words(file, copy_key))
 
-    def _path_words(self, copy_key: str) -> str:
+    def _path_words(self, file: Path, copy_key: str) -> str:
         hint = f" · {copy_key} copies"
         room = self.size.width - FRAME
-        path = shortened_path(self.file, room - len(hint))
-        return f"{path}{hint}" if room > 40 else shortened_path(self.file, room)
+        path = shortened_path(file, room - len(hint))
+        return f"{path}{hint}" if room > 40 else shortened_path(file, room)
