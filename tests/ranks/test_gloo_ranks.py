@@ -65,7 +65,7 @@ def test_rank_that_ends_without_answer_is_named(end, words, before: set[int]) ->
         time.sleep(600)
 
     with pytest.raises(RankFailed, match=f"rank 1: {words}"):
-        in_gloo_ranks(2, work, timeout=90)
+        in_gloo_ranks(2, work, timeout=PATIENCE_S)
     assert children() <= before
 
 
@@ -79,7 +79,7 @@ def test_rank_killed_by_signal_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> 
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(RankFailed, match="rank 1: died of signal 9"):
-        in_gloo_ranks(2, work, timeout=90)
+        in_gloo_ranks(2, work, timeout=PATIENCE_S)
 
 
 def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:

@@ -1,14 +1,13 @@
 """Queues the FP8 house kernels as timed batches do: before the inputs exist, at the same addresses in every batch."""
 
-import importlib.util
 import random
 import shutil
 import sys
 import time
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 from house_agreement import off, real_leaves, same
@@ -29,15 +28,7 @@ pytestmark = [
 ]
 
 
-def _emulation() -> ModuleType:
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _on_large_grids(emulation: Any, source: str) -> ModuleType:
+def _on_large_grids(source: str) -> ModuleType:
     emulation.forget_blocks()
     house = emulation.as_on_gpus(source, "kernel")
     for module in (house, sys.modules["sandbox.kit.blocks.quantisation"]):
@@ -63,9 +54,9 @@ def test_queued_calls_work_on_inputs_of_their_time(in_ranks, slug, world):
         for tensors in at.slots:
             for tensor in tensors.values():
                 tensor.fill_(float("nan"))
-        at.emulation.queued = launches = []
+        emulation.queued = launches = []
         results = [at.code.call(at.house.solution, tensors, at.setting) for tensors in at.slots]
-        at.emulation.queued = None
+        emulation.queued = None
         for number, tensors in enumerate(at.slots):
             for name, tensor in at.code.draw(at.setting, first_seed + number).items():
                 tensors[name].copy_(tensor)
@@ -80,16 +71,14 @@ def test_queued_calls_work_on_inputs_of_their_time(in_ranks, slug, world):
         return wrong
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
-        emulation, code = _emulation(), ProblemCode(problem)
-        house = _on_large_grids(emulation, problem.house_source)
+        code = ProblemCode(problem)
+        house = _on_large_grids(problem.house_source)
         wrong = []
         for sizes in SIZES:
             for dtype in problem.dtypes:
                 setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
                 slots = [code.draw(setting, seed) for seed in range(CALLS)]
-                at = SimpleNamespace(
-                    emulation=emulation, code=code, house=house, setting=setting, sizes=sizes, dtype=dtype, slots=slots
-                )
+                at = SimpleNamespace(code=code, house=house, setting=setting, sizes=sizes, dtype=dtype, slots=slots)
                 for number in range(BATCHES):
                     wrong += batch(rank, at, CALLS * (number + 1))
         return wrong

@@ -1,15 +1,14 @@
 """Runs the CUDA of house kernels thread by thread on CPU ranks: many calls at odd sizes, compared with the oracle."""
 
-import importlib.util
 import shutil
 import time
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 from house_agreement import off, real_leaves, same, wanted_leaves
+from waiting import PATIENCE_S
 
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
@@ -191,14 +190,6 @@ pytestmark = [
 ]
 
 
-def _emulation() -> ModuleType:
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_house_kernels_were_found():
     assert len(HOUSE) >= 17
 
@@ -211,7 +202,6 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
         pytest.skip(f"{slug} does not allow {world} ranks")
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
-        emulation = _emulation()
         emulation.forget_blocks()
         module = emulation.as_on_gpus(problem.house_source, "kernel")
         code = ProblemCode(problem)
@@ -242,5 +232,5 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                     kept = [(g, g.clone()) for _, g in got]
         return wrong
 
-    for found in in_ranks(world, work, timeout=100):
+    for found in in_ranks(world, work, timeout=PATIENCE_S):
         assert not found, found[:3]

@@ -1,11 +1,10 @@
 """Compares house kernels with baselines in modes of the cards that no drawn input uses, also on emulated GPUs."""
 
-import importlib.util
 import shutil
 import types
-from pathlib import Path
 from typing import Any
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 from waiting import PATIENCE_S
@@ -74,21 +73,12 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
     return calls
 
 
-def _emulation() -> types.ModuleType:
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("emulated", [False, True], ids=["torch", "cuda"])
 def test_house_kernel_agrees_with_baseline_in_every_mode(in_ranks, emulated):
     if emulated and shutil.which("g++") is None:
         pytest.skip("the emulation is compiled by g++")
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
-        emulation = _emulation()
         emulation.forget_blocks()
         houses: dict[str, types.ModuleType] = {}
         wrong: list[tuple[Any, ...]] = []

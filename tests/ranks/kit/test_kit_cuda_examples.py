@@ -1,15 +1,15 @@
 """Runs the CUDA examples thread by thread on CPU ranks: many calls at odd sizes, compared with the exact result."""
 
-import importlib.util
 import re
 import shutil
 import sys
 import time
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 from exact_collectives import drawn, expected_result
@@ -35,13 +35,6 @@ TURNS = 5  # more turns than a ring has buffers
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 
 
-def _emulation() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", Path(__file__).parent / "emulated" / "cuda_on_cpu.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 NVSHMEM = r"""
 static Px everybody;
 extern "C" int px_nvshmem_my_pe() { return everybody.rank; }
@@ -61,7 +54,7 @@ FETCH = r"(u64 nvshmem_signal_fetch\(const u64\* signal\)) \{.*?\n\}"
 FETCHED = r"\1 { emu_yield(); return __atomic_load_n(signal, __ATOMIC_ACQUIRE); }"
 
 
-def _over_nvshmem(emulation: ModuleType, text: str) -> Any:
+def _over_nvshmem(text: str) -> Any:
     """Stand-in for `shmem.compile`."""
     header, replaced = re.subn(
         FETCH, FETCHED, (gcc.INCLUDE / HEADER).read_text().replace("#pragma once", ""), flags=re.S
@@ -75,9 +68,8 @@ def _over_nvshmem(emulation: ModuleType, text: str) -> Any:
 @cache
 def _example(name: str) -> ModuleType:
     """An example in small launches of the emulated CUDA."""
-    emulation = _emulation()
     shmem = sys.modules["sandbox.kit.shmem"] = sandbox.kit.shmem = ModuleType("sandbox.kit.shmem")
-    shmem.compile = partial(_over_nvshmem, emulation)
+    shmem.compile = _over_nvshmem
     shmem.__getattr__ = lambda name: getattr(symm, name)
     folder = KIT / "shmem" if name.endswith("_shmem") else KIT
     text = (folder / "examples" / f"{name}.py").read_text()
@@ -116,7 +108,7 @@ def run_collectives(rank: int, world: int) -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_collective_examples(worlds, world):
-    worlds.run(run_collectives, world, timeout_s=100)
+    worlds.run(run_collectives, world)
 
 
 def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
@@ -132,7 +124,7 @@ def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
     ("blocks", "rows"), [(8, 131), pytest.param(64, 1031, marks=pytest.mark.long, id="the kernels' own")]
 )
 def test_collective_examples_at_size_that_fills_grid(worlds, blocks, rows):
-    worlds.run(run_large, 3, blocks, rows, timeout_s=110, PKB_SYMM_BYTES=str(256 << 20))
+    worlds.run(run_large, 3, blocks, rows, PKB_SYMM_BYTES=str(256 << 20))
 
 
 def run_gemms(rank: int, world: int) -> None:
@@ -156,7 +148,7 @@ def run_gemms(rank: int, world: int) -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_gemm_examples(worlds, world):
-    worlds.run(run_gemms, world, timeout_s=100)
+    worlds.run(run_gemms, world)
 
 
 def test_every_cuda_example_is_tested():

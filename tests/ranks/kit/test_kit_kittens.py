@@ -1,12 +1,12 @@
 """Kernels that use ParallelKittens, with stand-ins for the headers of ThunderKittens."""
 
-import importlib.util
 import os
 import shutil
 import sys
 import types
 from pathlib import Path
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 from exact_collectives import drawn
@@ -166,12 +166,6 @@ def test_link_tree_has_header_of_kit_for_checkouts(tmp_path):
 
 
 def add_tiles(rank: int, world: int) -> None:
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    assert spec is not None
-    assert spec.loader is not None
-    emulation = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(emulation)
     kittens.compile = lambda source: emulation.compile_kittens(source, HEADERS)  # type: ignore[assignment]
     example, started = types.ModuleType("example"), types.ModuleType("started")
     exec(TILES.read_text(), example.__dict__)
@@ -193,4 +187,4 @@ def add_tiles(rank: int, world: int) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 @pytest.mark.parametrize("world", [2, 3])
 def test_tiles_over_peers_add_up_on_emulated_gpus(worlds, world):
-    worlds.run(add_tiles, world, timeout_s=100, THUNDERKITTENS_ROOT=str(HEADERS))
+    worlds.run(add_tiles, world, THUNDERKITTENS_ROOT=str(HEADERS))

@@ -1,12 +1,12 @@
 """The soak test of the kit: its blocks are right on CPU ranks, and it finds a block with a race or a wrong result."""
 
 import asyncio
-import importlib.util
 import random
 import re
 import shutil
 from pathlib import Path
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 
@@ -96,10 +96,6 @@ COMPILED_FIRST = {"resharded", "exchanged_rows", "summed", "multiplied", "attend
 
 
 def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[str], list[str]]:
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    emulation = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(emulation)
     emulation.forget_blocks()
     emulated = {}
     for module in (layers, blocks, device_blocks):
@@ -117,7 +113,7 @@ def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[s
 @pytest.mark.parametrize("step", LAUNCHED_BY)
 def test_block_is_right_and_launches_on_emulated_gpus(worlds, step: str) -> None:
     # No wrong call, no kernel missing, no kernel compiled while a member may already wait for others in a kernel.
-    assert worlds.run(on_emulated_gpus, 2, step, timeout_s=100) == [[0, -1, [], []]] * 2
+    assert worlds.run(on_emulated_gpus, 2, step) == [[0, -1, [], []]] * 2
 
 
 def without_barrier(team: Team, number: int, chance: random.Random) -> Call:

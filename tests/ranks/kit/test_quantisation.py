@@ -1,9 +1,8 @@
 """E4M3 of the block quantisation on the CPU: the same bits as torch for all 16-bit floats and for float32 near ties."""
 
-import importlib.util
 import shutil
-from pathlib import Path
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 
@@ -27,10 +26,6 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def kernels():
-    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-    emulation = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(emulation)
     return emulation.compile(E4M3 + KERNELS)
 
 

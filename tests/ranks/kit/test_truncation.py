@@ -1,12 +1,11 @@
 """The cut of truncation agrees entry by entry with the cut of whole rows, also where many logits are equal."""
 
-import importlib.util
 import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import cuda_on_cpu as emulation
 import pytest
 import torch
 import torch.distributed as dist
@@ -79,10 +78,6 @@ def test_the_cut_is_that_of_whole_rows(in_ranks, world, dtype):
 @pytest.mark.parametrize("columns", [COLUMNS, 4200], ids=["short", "more equal ones than a block lists"])
 def test_cut_by_candidates_matches_whole_rows_when_emulated(in_ranks, world, dtype, columns):
     def work(rank: int, world: int) -> list[str]:
-        path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
-        spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
-        emulation = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(emulation)
         for block in ("candidates", "truncation"):
             sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
         kernel = emulation.as_on_gpus("from sandbox.kit.blocks.truncation import find_cut", "kernel")

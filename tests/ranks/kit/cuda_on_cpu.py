@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from waiting import PATIENCE_S
 
 from sandbox.kit import blocks, cuda
 from sandbox.kit.compilers import gcc, nvrtc
@@ -28,7 +29,7 @@ KIT_BLOCKS = (
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_BARRIER": 0}
 """Constants for small launches: few threads suffice. Test sizes give several blocks, chunks, slices and loop turns."""
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "emulated"
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
 _TIMEOUT = "PX_TIMEOUT_MS 2000"
 
@@ -166,7 +167,7 @@ def compile(source: str, options: Any = (), arch: Any = None, *, front: str = ""
             [*command, *options, "-o", str(unfinished), str(written)],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         if done.returncode:
