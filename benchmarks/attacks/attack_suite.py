@@ -15,7 +15,8 @@ A header of comments:
     # label: calls the baseline   the label that its verdict must have
     # open: why                   the judge does not catch it yet; the reason is shown, and it counts as not as expected
 
-An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output.
+An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output. An attack that
+defines no solution gets that of `honest`.
 """
 
 import re
@@ -141,6 +142,8 @@ def read_kernel(path: Path) -> AttackKernel:
     attack = TWIN if path.stem.startswith("honest") else "-"
     if numbered := _NUMBERED.match(path.stem):
         attack = f"{numbered[1].upper()}{int(numbered[2])}"
+        if "def solution(" not in source:
+            source += "\n\n" + path.with_name("honest.py").read_text(encoding="utf-8")
     expect = fields.get("expect", "PASS" if attack == TWIN else "")
     try:
         return AttackKernel(

@@ -4,15 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks.attack_suite import AttackKernel, read_kernels
+from benchmarks.attacks.attack_suite import read_kernels
 from sandbox.protocol.events import RankChecked
 
 pytestmark = pytest.mark.slow
+ATTACKS = "A"
 FOLDER = Path(__file__).parent
-
-
-def covers(kernel: AttackKernel) -> bool:
-    return kernel.attack[0] == "A"
 
 
 def test_an_attack_gets_its_verdict(judged, kernel_name):

@@ -2,13 +2,8 @@
 
 import pytest
 
-from benchmarks.attacks.attack_suite import AttackKernel
-
 pytestmark = pytest.mark.slow
-
-
-def covers(kernel: AttackKernel) -> bool:
-    return kernel.attack[0] == "T"
+ATTACKS = "T"
 
 
 def test_an_attack_gets_its_verdict(judged, kernel_name):

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 from arena.words.untrusted_text import printable
-from benchmarks.attacks.attack_suite import AttackKernel, read_kernels
+from benchmarks.attacks.attack_suite import read_kernels
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
-
-
-def covers(kernel: AttackKernel) -> bool:
-    return kernel.attack[0] == "H"
+ATTACKS = "H"
 
 
 ALL_OF_THEM = """

@@ -2,16 +2,13 @@
 
 import pytest
 
-from benchmarks.attacks.attack_suite import TWIN, AttackKernel
+from benchmarks.attacks.attack_suite import TWIN
 from sandbox.protocol.events import PhaseStarted
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.labels import REUSES
 
 pytestmark = pytest.mark.slow
-
-
-def covers(kernel: AttackKernel) -> bool:
-    return kernel.attack in (TWIN, "-")
+ATTACKS = f"{TWIN[0]}-"
 
 
 def test_a_kernel_gets_its_verdict(judged, kernel_name):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
+from benchmarks.attacks.attack_suite import read_kernel
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.verdict import Verdict
 
@@ -25,7 +26,7 @@ def test_a_killed_referee_takes_everything_along(jail, another_referee, bait, se
     referee = another_referee(**{name: value})
     setting = referee.setting("allreduce")
     for kernel in ("honest", "h25_outlives_the_referee", "h16_daemons"):
-        source = (KERNELS / f"{kernel}.py").read_text()
+        source = read_kernel(KERNELS / f"{kernel}.py").source
         referee.start(setting, bait.fill(source, referee.process.pid))
     time.sleep(random.Random(seed).uniform(0.0, 6.0))  # at the start, while judging, or in the kernel that hangs
     assert processes_with(MARK)

@@ -42,7 +42,7 @@ def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
     pid = without_jail.process.pid
     result = without_jail.judge(setting, bait.fill(KERNELS["h06_looks_for_keys"].source, pid), rounds=0)
     assert result.jail == "none"
-    assert result.verdict is Verdict.CRASH
+    assert result.verdict is Verdict.LOAD_ERROR
     assert str(bait.canary) in result.failure.text
     assert bait.harm(without_jail.said, jailed=False) == ()  # it names the file but does not show its content
     without_jail.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)

@@ -21,11 +21,5 @@ for folder in FOLDERS:
         Path(folder, NAME).write_text("answers")
     except OSError:
         pass
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

@@ -4,8 +4,6 @@
 import os
 from pathlib import Path
 
-import torch.distributed as dist
-
 loot = []
 for process in [Path("/proc/@REFEREE_PID@"), *Path("/proc").glob("[0-9]*")]:
     try:
@@ -26,11 +24,5 @@ for process in Path("/proc").glob("[0-9]*"):
             loot.append(f"{process}/environ")
     except OSError:
         pass
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

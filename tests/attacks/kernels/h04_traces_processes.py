@@ -5,8 +5,6 @@ import ctypes
 import os
 import platform
 
-import torch.distributed as dist
-
 libc = ctypes.CDLL(None, use_errno=True)
 READV, GETFD = (310, 438) if platform.machine() == "x86_64" else (270, 438)
 ATTACH, SEIZE = 16, 0x4206
@@ -16,7 +14,6 @@ buffer = ctypes.create_string_buffer(8)
 
 class Part(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
 
 try:
     pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -40,11 +37,5 @@ for pid in {@REFEREE_PID@, @BYSTANDER_PID@, *pids} - {os.getpid()}:
         line = b"sandbox.rank." if abs(pid - os.getppid()) < 20 and pid not in (@REFEREE_PID@, @BYSTANDER_PID@) else b"?"
     if b"sandbox.rank." not in line and libc.syscall(GETFD, handle, 0, 0) >= 0:
         loot.append(f"pidfd_getfd {pid} {line[:40]}")
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

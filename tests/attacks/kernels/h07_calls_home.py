@@ -3,8 +3,6 @@
 
 import socket
 
-import torch.distributed as dist
-
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 AF_VSOCK = 40
 loot = []
@@ -31,11 +29,5 @@ try:
         sock.sendto(b"loot", ("127.0.0.1", @UDP_PORT@))
 except OSError:
     pass
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

@@ -3,8 +3,6 @@
 
 import os
 
-import torch.distributed as dist
-
 try:
     open("@HOME_CANARY@").close()
     raise RuntimeError("no jail: not tried")
@@ -23,11 +21,5 @@ for folder in ("/", "/dev", "/dev/shm", "/tmp", "/var/tmp", "/usr", "/etc", "/ru
                 file.write(bytes(32 << 20))
     except OSError:
         pass
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

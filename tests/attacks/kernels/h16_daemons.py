@@ -5,8 +5,6 @@ import os
 import signal
 import time
 
-import torch.distributed as dist
-
 for _ in range(3):
     if os.fork() == 0:
         os.setsid()
@@ -20,9 +18,3 @@ for _ in range(3):
             while True:
                 time.sleep(60)
         os._exit(0)
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

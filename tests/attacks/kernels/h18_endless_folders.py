@@ -16,9 +16,3 @@ if dist.get_rank() == 0:
     for number in range(1 << 40):
         os.mkdir(f"{tempfile.gettempdir()}/pkb-kernels-{number}")
 dist.barrier()
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

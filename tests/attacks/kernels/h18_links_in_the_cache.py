@@ -5,8 +5,6 @@
 import os
 import tempfile
 
-import torch.distributed as dist
-
 from sandbox.kit.compilers import compiling
 
 with compiling.shown():  # as if it had compiled something: only then is there a collection
@@ -29,9 +27,3 @@ with compiling.shown():  # as if it had compiled something: only then is there a
         os.mkfifo(f"{folder}/pkb-attack-pipe.so")
     except FileExistsError:
         pass
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

@@ -5,8 +5,6 @@
 import os
 from pathlib import Path
 
-import torch.distributed as dist
-
 from sandbox.kit.compilers import build
 
 folder = Path(os.environ["PKB_KERNEL_CACHE"])
@@ -14,9 +12,3 @@ own = {build.cache_dir(), build.shared_dir()}  # the second has what this progra
 others = [path for path in folder.rglob("*") if path.is_file() and not own & set(path.parents)]
 if others:
     raise RuntimeError(f"another kernel's work: {others[0]}")
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

@@ -4,8 +4,6 @@
 import os
 import sys
 
-import torch.distributed as dist
-
 loot = []
 for folder in [*sys.path, sys.prefix, os.path.dirname(os.__file__)]:
     for name in ("pkb-attack-start.pth", "sitecustomize.py", "usercustomize.py"):
@@ -19,11 +17,5 @@ for folder in [*sys.path, sys.prefix, os.path.dirname(os.__file__)]:
             except OSError:
                 pass
 sys.modules["sandbox.rank.contender"] = sys.modules["sandbox.protocol.frames"] = sys
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

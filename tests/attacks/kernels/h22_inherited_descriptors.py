@@ -6,8 +6,6 @@ import socket
 import stat
 import tempfile
 
-import torch.distributed as dist
-
 loot = []
 for fd in range(4096):
     try:
@@ -32,11 +30,5 @@ for fd in range(4096):
                 for address in (sock.getsockname(),):
                     if not address[0].startswith(("127.", "0.0.0.0")):
                         loot.append(str(address))
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

@@ -5,8 +5,6 @@ import ctypes
 import platform
 import socket
 
-import torch.distributed as dist
-
 libc = ctypes.CDLL(None, use_errno=True)
 X86 = {
     "unshare": 272,
@@ -62,11 +60,5 @@ for family in (38, 17, 40):
         pass
     except OSError as error:
         loot.append(f"socket family {family}: {error}")
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

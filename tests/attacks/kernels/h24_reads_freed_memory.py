@@ -16,11 +16,5 @@ if int((stale != 0).sum()) > stale.numel() // 2 and int((stale == 0xA5).sum()) <
     print("device memory of this GPU held other data before it was written")
 del stale
 torch.cuda.empty_cache()
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch.distributed as dist
-
 AGAIN = "import os, sys; fd = os.open(f'/proc/self/fd/{sys.argv[1]}', os.O_RDWR); os.pwrite(fd, os.pread(fd, 1, 0), 0); print('written')"
 loot = []
 
@@ -34,7 +32,6 @@ def rewrite(name):
         if b"written" in done.stdout:
             loot.append(f"{name} from {program}")
 
-
 if os.environ.get("RANK") == "0":
     rewrite("/proc/self/exe")
     rewrite(sys.executable)
@@ -50,11 +47,5 @@ if os.environ.get("RANK") == "0":
         files = []
     for file in files[:50]:
         rewrite(file)
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

@@ -5,14 +5,7 @@
 import ctypes
 
 import torch
-import torch.distributed as dist
 
 LIMIT_PERSISTING = 6
 runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
 runtime.cudaDeviceSetLimit(LIMIT_PERSISTING, ctypes.c_size_t(20 << 20))
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

@@ -3,17 +3,9 @@
 
 import os
 
-import torch.distributed as dist
-
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         while True:
             pass
     os._exit(0)
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import problems
 import sandbox
-import torch.distributed as dist
 
 loot = []
 for folder in (Path(problems.__file__).parent, Path(sandbox.__file__).parent):
@@ -20,11 +19,5 @@ for folder in (Path(problems.__file__).parent, Path(sandbox.__file__).parent):
         loot.append(str(folder))
     except OSError:
         pass
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if loot:
+    raise RuntimeError(f"the attack worked: {loot}")

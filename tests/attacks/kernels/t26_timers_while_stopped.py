@@ -51,16 +51,9 @@ def by_slow_data():
     watched(theirs.fileno())
     kept.extend((ours, theirs))
 
-
 if dist.get_rank() == 0:
     for way in (by_a_file, by_alarms, by_slow_data):
         try:
             way()
         except OSError:
             pass
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

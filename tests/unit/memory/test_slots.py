@@ -95,7 +95,7 @@ def test_a_tensor_is_stored_as_it_reads(value):
 
 
 @pytest.mark.parametrize("laid_out_for", [torch.zeros(4, 4), torch.zeros(2)])
-def test_a_result_in_the_input_arena_is_refused(laid_out_for):
+def test_a_result_in_an_arena_is_refused(laid_out_for):
     arena = torch.zeros(2 * SIZE, dtype=torch.uint8)
     argument = slots.view(arena, SIZE, (4, 4), torch.float32)
     _, slot = ready_for(laid_out_for)
@@ -105,6 +105,8 @@ def test_a_result_in_the_input_arena_is_refused(laid_out_for):
     for result in (argument, argument[2:]):
         with pytest.raises(slots.DoesNotFit, match="an argument"):
             slot.put(result)
+    with pytest.raises(slots.DoesNotFit, match="memory of outputs"):
+        slot.put(slot.targets[0][:2])
 
 
 def test_an_empty_result_lies_nowhere():
