@@ -88,6 +88,7 @@ async def test_scores_against_the_bound_stand_by_category(open_app, until, scree
         assert "no roofline  1" in lines[at + 2]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
 async def test_titles_have_the_room_that_the_players_leave(
     open_app, until, screen_text, services, columns, whole
@@ -140,6 +141,7 @@ async def test_faster_kernel_says_where_else_it_holds(open_app, until, screen_te
         assert shown == {1: "all", 2: "some", 13: "none"}
 
 
+@pytest.mark.further
 async def test_terminal_of_12_rows_shows_rows_of_board(open_app, until, screen_text, services) -> None:
     async with open_app(size=(40, 12)) as (app, pilot):
         await pilot.press("b")

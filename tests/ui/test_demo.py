@@ -181,6 +181,7 @@ def test_type_fills_its_place_and_breaks_at_words() -> None:
     assert all(len(row) <= 96 for row in big_type("Every rank has a tensor and needs the sum.", 96, 20))
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("recorded", ["", "22 Nov 2026"])
 def test_how_to_take_over_fits_every_width(recorded: str) -> None:
     stage = DemoStage(slide="race", number=1, recorded=recorded)

@@ -313,6 +313,7 @@ async def test_enter_starts_anywhere_and_chooses_in_open_list(open_app, until, s
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
 
 
+@pytest.mark.further
 async def test_code_and_reasons_have_the_width(open_app, until, screen_text, monkeypatch) -> None:
     async with open_app(size=(100, 30)) as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
@@ -329,6 +330,7 @@ async def test_code_and_reasons_have_the_width(open_app, until, screen_text, mon
         await until(pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_kernel_that_is_hidden_leaves_room_to_editor(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):

@@ -78,6 +78,7 @@ async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
+@pytest.mark.further
 async def test_field_with_keyboard_is_named_in_accent_colour(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")
@@ -118,6 +119,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
+@pytest.mark.further
 async def test_focused_field_stays_visible_in_shrinking_terminal(open_app, until) -> None:
     async with open_app(size=(100, 45)) as (app, pilot):
         await pilot.press("f9")
@@ -200,6 +202,7 @@ async def test_the_doctor_looks(open_app, until, screen_text) -> None:
         await until(pilot, lambda: "shm" in screen_text(app))
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_findings_hang_below_themselves_where_they_scroll(open_app, until, monkeypatch, columns) -> None:
     found = [MachineFinding(f"thing {number}", "ok", "word " * 40) for number in range(20)]

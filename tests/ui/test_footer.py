@@ -63,6 +63,7 @@ async def test_final_of_duel_shows_no_keys_of_players(open_app, until, screen_te
             assert [note.message for note in app._notifications] == ["The final is running already"]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 160])
 async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 24)) as (app, pilot):
@@ -75,6 +76,7 @@ async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text,
         assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [100, 160])
 async def test_score_of_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):

@@ -118,6 +118,7 @@ async def test_the_strip_lives_with_the_screen(gpus, open_app, until, screen_tex
         await until(pilot, lambda: readers() == 0)
 
 
+@pytest.mark.further
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 24), (100, 30)], ids=["60", "100"])
 async def test_a_small_screen_gives_it_one_line(gpus, open_app, until, screen_text, size) -> None:

@@ -186,6 +186,7 @@ def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
     assert shortened(text, cells) == said
 
 
+@pytest.mark.further
 @pytest.mark.slow
 async def test_title_has_columns_that_nothing_else_needs(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):

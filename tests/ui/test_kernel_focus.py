@@ -81,6 +81,7 @@ async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) ->
         assert screen.query_one("#correctness").region.area
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("zoomed", [False, True])
 async def test_focus_survives_another_terminal_size(open_app, until, zoomed) -> None:
     async with open_app(size=(120, 40), problem="13") as (app, pilot):

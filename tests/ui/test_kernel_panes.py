@@ -47,6 +47,7 @@ async def test_pane_named_in_table_is_shown_with_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
+@pytest.mark.further
 async def test_hidden_pane_is_drawn_at_its_real_width(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("pass"):
@@ -61,6 +62,7 @@ async def test_hidden_pane_is_drawn_at_its_real_width(open_app, events, until, s
         assert screen_text(app).splitlines()[-3].startswith("╰")  # the last pane ends above the phases
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
 async def test_panes_stay_in_place_through_a_run(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):
@@ -213,6 +215,7 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
 
 
+@pytest.mark.further
 async def test_chart_ends_with_speedup_of_headline(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         *rest, end = events("told")

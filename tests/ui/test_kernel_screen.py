@@ -92,6 +92,7 @@ async def test_headline_names_its_clock_and_times_name_both(open_app, events, un
         await until(pilot, lambda: "Speedup, device time, 99 % interval" in screen_text(app))
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
 async def test_failure_shows_message_and_place_once(open_app, events, until, screen_text, size) -> None:
     message, place = "output 0 differs", "in check · rank 2"
@@ -270,6 +271,7 @@ async def test_problem_edited_elsewhere_can_be_read_and_run(
             other.take("13_gemm_allreduce")
 
 
+@pytest.mark.further
 async def test_without_tabs_title_says_what_is_not_saved(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(58, 24)) as (app, pilot):
         screen = app.screen

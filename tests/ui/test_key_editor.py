@@ -156,6 +156,7 @@ async def test_columns_stay_and_sentences_end_at_words(open_app, until, screen_t
         assert after.index("Run the kernel") == before.index("Run the kernel")
 
 
+@pytest.mark.further
 async def test_resize_below_another_dialog_draws_rows_again(open_app, until, screen_text) -> None:
     whole = next(action.help for action in ACTIONS if action.scope == "problems" and 40 < len(action.help) < 80)
     async with open_app(size=(60, 60)) as (app, pilot):

@@ -220,6 +220,7 @@ async def test_without_jail_models_kernel_does_not_run(open_app, until, screen_t
         assert not with_model.seen
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_every_width_has_rows_text_cost_and_letters(open_app, until, screen_text, with_model, columns) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))]

@@ -57,6 +57,7 @@ async def test_problems_and_categories_are_listed_and_counted(open_app, until, s
         app.picker.problems[0].also.remove("tensor")
 
 
+@pytest.mark.further
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [((160, 45), (70, 30)), ((70, 30), (160, 45)), ((160, 45), (100, 30))])
 async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size) -> None:
@@ -102,6 +103,7 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
+@pytest.mark.further
 @pytest.mark.slow
 async def test_titles_have_room_and_card_finds_some(open_app, until) -> None:
     async with open_app(size=(60, 30)) as (app, pilot):
@@ -154,6 +156,7 @@ def test_text_that_is_cut_ends_in_ellipsis() -> None:
     assert cut("short", 5) == "short"
 
 
+@pytest.mark.further
 @pytest.mark.slow
 async def test_escape_clears_a_category_whose_pane_is_hidden(open_app, until) -> None:
     async with open_app() as (app, pilot):
@@ -281,6 +284,7 @@ async def test_index_that_cannot_be_used_leaves_problems(open_app, until, servic
         services.store.record(stored("you", 1.5))
 
 
+@pytest.mark.further
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
 async def test_with_16_colours_selected_row_differs_from_others(open_app, until, monkeypatch, theme) -> None:

@@ -81,6 +81,7 @@ async def test_both_players_are_reachable_where_one_fits(open_app, until, screen
         await until(pilot, lambda: screen.state.ended is not None and screen_text(app).count("✓ PASS") == 2)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):

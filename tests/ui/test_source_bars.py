@@ -56,6 +56,7 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, screen_
         await until(pilot, lambda: editor.text == TEXT.replace("two", "2", 1))
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_the_keys_of_a_bar_are_never_cut(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30), problem="13") as (app, pilot):

@@ -120,6 +120,7 @@ async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_t
         begun.close()
 
 
+@pytest.mark.further
 async def test_players_with_alike_names_have_own_columns(open_app, until, screen_text, journal: SweepJournal) -> None:
     players = [f"agent:./my_agents/claude_{letter}.py" for letter in "ab"]
     plan = SweepPlan(players=players, problems=["allreduce"], attempts=1)
@@ -133,6 +134,7 @@ async def test_players_with_alike_names_have_own_columns(open_app, until, screen
         await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
 async def test_titles_have_room_and_keys_explain_enter(
     open_app, until, screen_text, services, journal: SweepJournal, columns, whole
