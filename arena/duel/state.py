@@ -83,6 +83,12 @@ class SideState:
         return _with_pooled(kernels[0]) if kernels else next(iter(passed), None)
 
     @property
+    def pooled(self) -> list[int]:
+        """The numbers of the attempts whose measurements `best` has: they are of one text."""
+        kernels = ranked([attempt for attempt in self.attempts if attempt.passed], _measurement)
+        return [attempt.number for attempt in kernels[0].items] if kernels else []
+
+    @property
     def last(self) -> AttemptState | None:
         """The newest kernel; None before the first."""
         return self.attempts[-1] if self.attempts else None

@@ -25,6 +25,8 @@ class PhaseState:
     limit_s: float
     seconds: float | None = None
     """Its duration; None while it runs, or when it did not end well."""
+    waited: float = 0.0
+    """Seconds of it in which the run waited for its devices."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,8 @@ class RunState:
             case events.Checked():
                 self.checked = event
             case events.Timed():
+                if self.waiting is not None and (phase := self.phases.get(self.phase)) is not None:
+                    phase.waited += event.at - self.waiting.at
                 self.waiting = None
                 self.samples.append(event)
             case events.Log():

@@ -33,7 +33,7 @@ from screens.widgets.key_line import FRAME, entitle
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
 DuelStart = tuple[DuelPlan, Setting, Players]
-_PLAYING = {"submit", "pause", "agree", "give_up", "reveal", "end_measuring"}
+_PLAYING = {"submit", "pause", "agree", "give_up", "reveal"}
 """Actions that are possible until a duel is decided."""
 
 
@@ -176,8 +176,6 @@ class LiveDuelScreen(DuelScreen):
             after |= _PLAYING - {"reveal"}
         elif self.edits is None:
             after |= {"submit", "give_up"}
-        if not self.match.measuring_on:
-            after |= {"end_measuring"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
     def action_submit(self) -> None:
@@ -219,8 +217,11 @@ class LiveDuelScreen(DuelScreen):
             entitle(pane, subtitle=self._editor.signature(pane.size.width - FRAME))
 
     def action_leave_duel(self) -> None:
-        if self.edits is None or not self._editor.completion.close():
-            super().action_leave_duel()
+        if self.edits is not None and self._editor.completion.close():
+            return
+        if self.match.measuring_on:
+            self.start(self.match.end_measuring(), "end measuring")
+        super().action_leave_duel()
 
     def may_quit(self) -> bool:
         return self.state.over or self.is_sure("quit", "quits: the duel is not counted")
@@ -232,12 +233,6 @@ class LiveDuelScreen(DuelScreen):
             self.match.pause()
         else:
             self.say("The clock has stopped already")
-
-    def action_end_measuring(self) -> None:
-        if self.match.measuring_on:
-            self.start(self.match.end_measuring(), "end measuring")
-        else:
-            self.say("Nothing is being measured on")
 
     def action_agree(self) -> None:
         """Marks the local player as done, or both players if none is local. The final begins when both are done."""

@@ -43,6 +43,8 @@ def score(state: DuelState, brief: bool = False) -> Content:
     for name in SIDES:
         best = state.side(name).best
         words = _speedup(best, brief) if best is not None else ""
+        if not brief and len(same := state.side(name).pooled) > 1:
+            words += f" (kernels {', '.join(map(str, same))}: one text)"
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
         player = state.header.player(name).name

@@ -11,7 +11,8 @@ from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.profile_process import ProfileRequest
 from arena.records.code_hash import code_hash
-from arena.records.run_record import RunRecord
+from arena.records.header import read_events, read_header
+from arena.records.run_record import RunRecord, result_in
 from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
@@ -60,6 +61,8 @@ class KernelSession:
         self._judged: RunRequest | None = None
         """The request whose run `state` shows."""
         self._cancelled = False
+        self.from_journal = False
+        """Whether `state` is of an earlier run; see `show_earlier`."""
         self._records: list[RunRecord] = []
         """The earlier results of this problem, of all players, newest first."""
         self._longer = 0
@@ -266,19 +269,31 @@ class KernelSession:
     async def _run(
         self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None, *, queued: bool = False
     ) -> None:
-        request = RunRequest(
+        self._longer = 0
+        await self._judge(self._new_request(name, kernel, path, versus), queued=queued)
+
+    def _new_request(self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None) -> RunRequest:
+        settings = self.services.settings
+        return RunRequest(
             problem=self.problem,
             setting=self.setting(),
             kernel_name=name,
             source=kernel.source,
             files=kernel.files,
             kernel_path=path,
-            budget_s=self.services.settings.budget_s,
-            live_s=self.services.settings.live_s,
+            budget_s=settings.budget_s,
+            live_s=settings.live_s,
             versus=versus,
         )
-        self._longer = 0
-        await self._judge(request, queued=queued)
+
+    def judges(self, kernel: Kernel) -> bool:
+        """Whether the run that is queued or in progress is of this kernel, in the setting of the next run."""
+        asked = self._request
+        if not self.busy or asked is None or asked.versus is not None or asked.kernel_name == BASELINE:
+            return False
+        with suppress(ArenaError):
+            return Kernel(asked.source, asked.files) == kernel and asked.setting == self.setting()
+        return False
 
     async def _judge(self, request: RunRequest, *, queued: bool = False) -> None:
         self._request = request
@@ -337,6 +352,7 @@ class KernelSession:
             self.set_clock(event.at)
         if isinstance(event, events.RunStarted):
             self._new_run = True
+            self.from_journal = False
             self._judged = self._request
             self.others.clear()
             self._new_lines.clear()
@@ -367,6 +383,24 @@ class KernelSession:
         with suppress(ArenaError):
             self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.changed = True
+
+    async def show_earlier(self, record: RunRecord) -> None:
+        """Shows an earlier run as if it had just ended, from its journal; does nothing without a whole journal."""
+        path = self.services.paths.runs / f"{record.run_id}.jsonl"
+        try:
+            header = await asyncio.to_thread(read_header, path)
+            told = await asyncio.to_thread(lambda: list(read_events(path)))
+        except (OSError, ValueError):
+            return
+        results = [result for event in told if (result := result_in(header, event)) is not None]
+        if not results or self.busy or self.state.run_id:  # or a run began meanwhile
+            return
+        self._request = self._new_request(header.kernel_name, header.kernel, header.kernel_path)
+        for event in told:
+            self.apply(event)
+        if self.state.running:  # its process was killed while it measured on
+            self.apply(events.Finished(run_id=record.run_id, sha256=record.sha256, result=results[-1]))
+        self.from_journal = True
 
     def earlier(self, kernel: Kernel) -> RunRecord | None:
         """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""

@@ -47,7 +47,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         elif phase.seconds is not None:
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
         elif state.phase == name:
-            elapsed = max(0.0, now - phase.started_at)
+            elapsed = max(0.0, now - phase.started_at - phase.waited)
             limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
             words = _limit_words(name, elapsed, limit)
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))

@@ -110,7 +110,7 @@ class KernelScreen(EditingScreen):
         self.take_kernels()
         draft = await self._read()
         self._take_up_run()
-        self.start(self.session.read_records(), "records")
+        self.start(self._read_records(), "records")
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if not self.taken_by:
@@ -120,6 +120,13 @@ class KernelScreen(EditingScreen):
             await self._run(save=False)
         elif trouble := await self.services.warm(setting):
             self.complain(trouble)
+
+    async def _read_records(self) -> None:
+        """Reads the earlier results; without a run of this kernel, shows its last one in all panes."""
+        await self.session.read_records()
+        record = self.session.earlier(self.buffer.kernel)
+        if record is not None and not self.session.state.run_id:
+            await self.session.show_earlier(record)
 
     def _take_up_run(self) -> None:
         """Shows the run of this kernel that an earlier screen started: its progress, or its verdict."""
@@ -278,9 +285,8 @@ class KernelScreen(EditingScreen):
         keymap = self.services.settings.keymap
         answer = answer_of(state, keymap, self.buffer.dirty) if waited is None else queued_answer(state, waited)
         of = session.verdict_of(kernel) if waited is None else ""
-        earlier = (
-            session.earlier(kernel) if waited is None and (not state.run_id or of.startswith("revision")) else None
-        )
+        asks = not state.run_id or session.from_journal or of.startswith("revision")
+        earlier = session.earlier(kernel) if asks and waited is None else None
         if earlier is not None:
             answer = earlier_answer(earlier, self.key_words("run"))
         elif of:
@@ -291,7 +297,7 @@ class KernelScreen(EditingScreen):
         if not self.answer_shown:
             answer = replace(answer, place="")
         result = self.query_one(ResultPane)
-        result.set_class(bool(of), "outdated")
+        result.set_class(bool(of) or session.from_journal, "outdated")
         told_of = state.setting or setting
         result.set_heights(told_of.world if isinstance(told_of, Setting) else None)
         best = best_words(self.problem, self.services.standings.get(self.problem.id))
@@ -310,7 +316,7 @@ class KernelScreen(EditingScreen):
     def _note(self) -> str:
         cancel = self.key_words("cancel")
         if self.session.state.measuring_on:
-            return f"measuring on · {self.key_words('measure_on')} ends it"
+            return f"measuring on · {cancel} ends it"
         if self.session.busy:
             again = "again" if self.was_pressed("cancel") else "twice"
             return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
@@ -333,7 +339,9 @@ class KernelScreen(EditingScreen):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_save(self) -> None:
-        if self.may_edit():
+        if not self.buffer.dirty and self.session.judges(self.buffer.kernel):
+            self.say(f"Already running: nothing has changed since. {self.key_words('run')} starts it again")
+        elif self.may_edit():
             self.start(self._run(save=True), "run")
 
     def action_run(self) -> None:
@@ -344,9 +352,7 @@ class KernelScreen(EditingScreen):
         self.start(self.session.run_baseline(), "run")
 
     def action_measure_on(self) -> None:
-        if self.session.state.measuring_on:
-            self.start(self.session.cancel(), "cancel")
-        elif self.session.can_measure_on:
+        if self.session.can_measure_on:
             self.start(self._measure_on(), "run")
         elif self.session.busy:
             self.say("The run has not ended yet. Measure longer after its end.")
@@ -373,7 +379,7 @@ class KernelScreen(EditingScreen):
             self.say("No correct run yet: run a kernel first")
 
     def action_cancel(self) -> None:
-        """Closes a bar or list, or goes back to all panes or the editor; pressed twice, cancels the run or leaves."""
+        """Closes a bar or list, goes back to all panes or the editor, or ends measuring on; twice: cancels or leaves."""
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
@@ -390,6 +396,8 @@ class KernelScreen(EditingScreen):
             else:
                 self.action_problems()
         else:
+            if self.session.state.measuring_on:
+                self.start(self.session.cancel(), "cancel")
             self.note_press("cancel")
             self.draw(force=True)
             self.set_timer(AGAIN_WITHIN_S, lambda: self.draw(force=True))

@@ -73,9 +73,26 @@ async def test_history_has_verdict_while_measuring_goes_on(open_app, type_kernel
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.session.state.measuring_on)
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any("Already running" in str(note.message) for note in app._notifications))
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "✓ PASS" in screen_text(app))
         assert [entry.run_id for entry in app.screen.entries] == [screen.session.state.run_id]
+
+
+async def test_key_measures_longer_also_while_measuring_on(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "measures")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.measuring_on)
+        first = screen.session.state.run_id
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: screen.session.state.run_id != first and screen.session.state.measuring_on)
+        assert screen.session.most_s == 10.0
+        await pilot.press("escape")
+        await until(pilot, lambda: not screen.session.busy)
+        assert app.screen is screen
 
 
 async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:

@@ -23,6 +23,7 @@ from arena.duel.events import (
 from arena.duel.state import DuelState, after_final, decide, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
+from screens.duel.words import score
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
@@ -107,6 +108,8 @@ def test_best_kernel_is_not_the_luckiest_measurement() -> None:
         *handed_in("right", 2, speedup=lucky, source="\nx = 1"),
     )
     assert duel.left.best is not None
+    assert "(kernels 1, 2: one text)" in score(duel).plain
+    assert "1, 2, 3" not in score(duel).plain  # of the player whose best kernel is another
     assert duel.left.best.number == 4
     assert duel.right.best is not None
     assert duel.right.best.speedup == Interval(2.1, 1.925, 2.275)

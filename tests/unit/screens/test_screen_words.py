@@ -26,6 +26,8 @@ from sandbox.protocol.events import (
     PhaseStarted,
     RunStarted,
     Setting,
+    Timed,
+    Waiting,
     decode_event,
 )
 from sandbox.protocol.result import Result, Seconds
@@ -303,5 +305,9 @@ def test_timing_that_a_person_ended_has_not_failed():
         ]
     )
     assert phase_parts(state, 9.0, most_s=2.5)[-1][0] == "▸ time 8.0 s"  # measuring goes on, so no limit is told
+    state.apply(Waiting(run_id="r", at=4.0))
+    call = Interval(1.5, 1.4, 1.6)
+    state.apply(Timed(run_id="r", round=1, rounds=9, calls=1, baseline_us=1.0, contender_us=1.0, call=call, at=7.0))
+    assert phase_parts(state, 9.0)[-1][0] == "▸ time 5.0 s · round 1/9"  # without the time of waiting
     state.apply(Finished(run_id="r", sha256="", result=result, at=9.0))
     assert phase_parts(state, 9.0)[-1][0] == "✓ time 4.00"
