@@ -1,4 +1,4 @@
-"""Bundles: what is written, what another arena imports, what it refuses; and the reward."""
+"""Bundles: what is written, what another arena imports, what it refuses, damaged files included; and the reward."""
 
 import io
 import json
@@ -8,20 +8,24 @@ import resource
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 import msgspec
 import pytest
-from stored_runs import ran
+from damage import flips
+from fixed_examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from stored_runs import SETTING, cell_result, ran, record
 
 from arena.api import reward
 from arena.board.gathering import gather
-from arena.errors import FolderUnwritable, UsageError
+from arena.errors import ArenaError, FolderUnwritable, UsageError
 from arena.export import bundle as bundle_manifest
 from arena.export.attempts import gather_attempts
-from arena.export.bundle import ShownPlayers, export_bundle, import_bundle, read_manifest, sha256_of
+from arena.export.bundle import MANIFEST, ShownPlayers, export_bundle, import_bundle, read_manifest, sha256_of
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
@@ -33,53 +37,46 @@ from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Speedup
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 CATALOGUE = load_catalogue()
-KERNEL = "def solution(tensor):\n    return tensor\n"
+KERNEL = "def solution(tensor):\n    return tensor  # größer\n"
 HERE = Machine("a small box", "", "2.9", "gloo")
 
 
 def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) -> RunRecord:
-    known: dict[str, object] = {
-        "run_id": "r", "slug": "allreduce", "problem_id": 1, "category": "collective", "kernel": "/home/me/kernel.py",
-        "sha256": content_hash(KERNEL), "device": "cpu", "world": 2, "dtype": "float32", "preset": "tiny", "sizes": {"M": 8},
-        "verdict": verdict, "outcome": "faster", "detail": "", "failure": None, "paper_rule": "match", "error": None,
-        "speedup": Speedup(call=Interval(low + 0.1, low, low + 0.2), device=Interval(9.0, 8.0, 10.0)),
-        "baseline_us": None, "contender_us": None, "rounds": 3, "roofline": None, "seconds": Seconds(), "jail": "none",
-        "sealed": True, "clock": "call",
-    }  # fmt: skip
-    return RunRecord(**(known | more))  # type: ignore[arg-type]
+    speedup = Speedup(call=Interval(low + 0.1, low, low + 0.2), device=Interval(9.0, 8.0, 10.0))
+    known: dict[str, object] = {"kernel": "/home/me/kernel.py", "verdict": verdict, "speedup": speedup, "clock": "call"}
+    return record("r", outcome="faster", **(known | more))
 
 
-@pytest.fixture
-def sweep(paths: Paths) -> Paths:
-    """A sweep with one result of a user's folder, whose kernel is in the journal."""
+def written_sweep(paths: Paths) -> Paths:
+    """Writes a sweep with one result of a user's folder, whose kernel is in the journal, and the trace of its player."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     player = "file:/home/me/secret-project/mine"
     plan = SweepPlan(players=[player], problems=["allreduce"])
     journal.append(SweepSession(at=time.time(), plan=plan, machines=[HERE], arena="0"))
-    setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
-    cell = Cell(slug="allreduce", setting=setting, player=player, attempt=1, catalogue="v")
+    cell = Cell(slug="allreduce", setting=SETTING, player=player, attempt=1, catalogue="v")
     paid = Spent(10, 20, 0.5)
     journal.append(Written(cell=cell, source=KERNEL, file_name="k.py", reason="", spent=paid, trace_id="t1"))
-    key = cell.key(content_hash(KERNEL), HERE.digest)
+    sha256 = content_hash(KERNEL)
+    more = {"sha256": sha256, "code": code_hash(KERNEL), "machine": HERE.digest, "spent": paid, "trace_id": "t1"}
     for at, verdict in ((1.0, Verdict.HARNESS_ERROR), (2.0, Verdict.PASS)):
-        journal.append(
-            CellResult(
-                at=at, key=key, cell=cell, problem_id=1, category="collective", class_="C", sha256=content_hash(KERNEL),
-                code=code_hash(KERNEL), machine=HERE.digest, worker="local", verdict=verdict.value, detail="",
-                report=report(verdict), spent=paid, trace_id="t1", seconds=1.0,
-            )
-        )  # fmt: skip
+        key = cell.key(sha256, HERE.digest)
+        journal.append(cell_result(cell, verdict.value, at=at, key=key, report=report(verdict), **more))
     journal.close()
     paths.traces.mkdir(parents=True)
     header = {"type": "trace", "setting": {"problem_dir": "/home/me/problems/collective/allreduce", "preset": "tiny"}}
     (paths.traces / "t1.jsonl").write_text(json.dumps(header) + '\n{"type":"asked"}\n')
     return paths
+
+
+@pytest.fixture
+def sweep(paths: Paths) -> Paths:
+    return written_sweep(paths)
 
 
 def test_bundle_has_each_result_once_without_local_paths(sweep: Paths, tmp_path: Path) -> None:
@@ -198,9 +195,6 @@ def test_changed_bundle_is_refused(sweep: Paths, tmp_path: Path) -> None:
     elsewhere = paths_in(tmp_path / "there")
     journal = tmp_path / "b" / "sweeps" / "spring.jsonl"
     whole = journal.read_bytes()
-    journal.write_bytes(whole.replace(b'"PASS"', b'"pass"'))
-    with pytest.raises(UsageError, match="not what the manifest says"):
-        import_bundle(elsewhere, tmp_path / "b")
     journal.unlink()
     with pytest.raises(UsageError, match="missing"):
         import_bundle(elsewhere, tmp_path / "b")
@@ -323,3 +317,74 @@ def test_damaged_sweep_is_found_before_anything_is_written(
     assert done.returncode == 3
     assert "spring.jsonl: line" in done.stderr
     assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    export_bundle(written_sweep(paths_in(folder / "home")), CATALOGUE, folder / "bundle")
+    return folder / "bundle"
+
+
+@pytest.fixture
+def damaged(bundle: Path, tmp_path: Path) -> Callable[[str, bytes], Path]:
+    """damaged(file, content): returns the bundle with this file changed; the next call restores the file."""
+    folder = tmp_path / "bundle"
+    shutil.copytree(bundle, folder)
+    changed: list[str] = []
+
+    def change(name: str, data: bytes) -> Path:
+        while changed:
+            last = changed.pop()
+            (folder / last).write_bytes((bundle / last).read_bytes())
+        (folder / name).write_bytes(data)
+        changed.append(name)
+        return folder
+
+    return change
+
+
+def taken(paths: Paths) -> Iterator[bytes]:
+    return (path.read_bytes() for path in paths.imports.glob("*"))
+
+
+Damaged = Callable[[str, bytes], Path]
+
+
+@examples(150)
+@given(st.data())
+def test_file_with_wrong_byte_or_end_is_named(
+    bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject
+) -> None:
+    files = sorted(str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file())
+    name = data.draw(st.sampled_from([file for file in files if file != MANIFEST]))
+    whole = (bundle / name).read_bytes()
+    ends = st.integers(0, len(whole) - 1).map(lambda length: whole[:length])
+    folder = damaged(name, data.draw(st.one_of(ends, flips(whole).map(lambda flip: flip.data))))
+    with pytest.raises(UsageError, match="is not what the manifest says") as caught:
+        import_bundle(paths, folder)
+    assert name in caught.value.message
+    assert not paths.imports.exists()
+
+
+@examples(200)
+@given(st.data())
+def test_damaged_manifest_admits_exported_files_or_nothing(
+    bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject
+) -> None:
+    whole = (bundle / MANIFEST).read_bytes()
+    ends = st.integers(0, len(whole) - 1).map(lambda length: whole[:length])
+    folder = damaged(MANIFEST, data.draw(st.one_of(ends, flips(whole).map(lambda flip: flip.data))))
+    shutil.rmtree(paths.imports, ignore_errors=True)
+    try:
+        import_bundle(paths, folder)
+    except ArenaError as error:
+        error.message.encode()
+        assert list(taken(paths)) == []
+    else:
+        assert list(taken(paths)) == [(bundle / "sweeps" / "spring.jsonl").read_bytes()]
+
+
+def test_a_manifest_that_is_no_text_is_damaged(damaged: Damaged, paths: Paths) -> None:
+    with pytest.raises(UsageError, match=r"its manifest\.json is damaged"):
+        import_bundle(paths, damaged(MANIFEST, b'{"arena": "\xff"}'))

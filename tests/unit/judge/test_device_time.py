@@ -1,5 +1,7 @@
 """Device time on simulated worlds with a gate: queueing, calls in a batch, the end of a batch, subtracted overhead."""
 
+from typing import Any
+
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
@@ -79,21 +81,12 @@ def test_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, side:
 
 
 @pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_calls_waiting_for_device_have_call_time_alone(side: str) -> None:
-    waiting = MadeKernel(gated_us=QUICK, queues=0)
+@pytest.mark.parametrize("waits", [{"queues": 0}, {"queues_noop": False}], ids=["calls", "no-op batches"])
+def test_batches_waiting_for_device_have_call_time_alone(side: str, waits: dict[str, Any]) -> None:
+    waiting = MadeKernel(gated_us=QUICK, **waits)
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
     assert not rounds.behind_gate.runs
-    assert rounds.device.estimate() is None
-    assert rounds.call.speed is not None
-    assert rounds.done == ROUNDS
-
-
-@pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_waiting_no_op_batches_end_device_time_alone(side: str) -> None:
-    waiting = MadeKernel(gated_us=QUICK, queues_noop=False)
-    rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
-    assert rounds.behind_gate.cannot_queue
     assert rounds.device.estimate() is None
     assert rounds.call.speed is not None
     assert rounds.done == ROUNDS
