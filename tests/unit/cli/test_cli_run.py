@@ -220,6 +220,17 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Pat
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize(("given", "said"), [((), "a budget of 2.5 s"), (("--seconds", "4"), "a budget of 4 s")])
+def test_budget_is_settings_or_option_s(
+    pkb_arena_scripted: CommandLine, kernel: Path, given: tuple[str, ...], said: str
+) -> None:
+    kernel.write_text("budget")
+    done = pkb_arena_scripted("run", "13", "kernel.py", "--device", "cpu", *given)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr
+    assert "✓ PASS   ▲ what both clocks say" in done.stdout
+
+
 def test_sizes_that_differ_from_the_preset_are_shown(pkb_arena_scripted: CommandLine) -> None:
     done = pkb_arena_scripted("run", "1", "baseline", *CHECKED, "--size", "M=7", "--size", "N=3")
     line = "1 allreduce · tiny M=7 N=3 · bfloat16 · world 2 · cpu"

@@ -171,6 +171,16 @@ async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None
     assert isinstance(end, Finished)
     assert end.result.failure is not None
     assert end.result.failure.text == "last words"
+    assert "ended with status 9" in end.result.detail
+
+
+async def test_a_referee_that_was_killed_is_named_so(engine: Engine) -> None:
+    run = await engine.judge(request("wait"))
+    assert engine._referee is not None
+    os.kill(engine._referee.pid, signal.SIGKILL)
+    end = await run.end()
+    assert isinstance(end, Finished)
+    assert "was killed by SIGKILL" in end.result.detail
 
 
 async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

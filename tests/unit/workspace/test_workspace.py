@@ -14,6 +14,7 @@ from arena.workspace.kernel_folder import plain, with_line_ends
 from arena.workspace.kernels import KernelLocks, Workspace, content_hash, read_kernel
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 
 
 @pytest.fixture
@@ -71,6 +72,32 @@ def test_draft_that_save_discards_stays_among_revisions(workspace: Workspace, pr
     workspace.save(path, "another text")
     assert workspace.draft(path) is None
     assert workspace.revision(content_hash("typed elsewhere")) == "typed elsewhere"
+    assert content_hash("typed elsewhere") in workspace.kept_of(path)
+
+
+def test_a_copy_has_all_files(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.create(problem, "one")
+    assert workspace.copy(path, Kernel("typed"), "other") == path.with_name("other.py")
+    folder = workspace.copy(path, Kernel("typed"), "more/")
+    assert (folder, read_kernel(folder).text) == (path.with_name("more"), "typed")
+    two = Kernel("again", {"sum.cu": b"// sum"})
+    assert read_kernel(workspace.copy(folder, two, "twin")).kernel == two
+    for name in ("other", "more/", "a b", ""):
+        with pytest.raises(UsageError):
+            workspace.copy(path, Kernel("x"), name)
+
+
+def test_kernel_that_was_open_last_comes_first(workspace: Workspace, problem: Problem, tmp_path: Path) -> None:
+    first = workspace.create(problem, "one")
+    other = workspace.copy(first, Kernel("two"), "other")
+    found = [workspace.last_open(problem)]
+    for path in (other, tmp_path / "elsewhere.py"):
+        workspace.note_open(problem, path)
+        found.append(workspace.last_open(problem))
+    renamed = workspace.rename(other, "third")  # it has no draft
+    found.append(workspace.last_open(problem))
+    workspace.note_open(problem, renamed)
+    assert [*found, workspace.last_open(problem)] == [first, other, other, first, renamed]
 
 
 def test_a_draft_that_equals_the_file_is_none(workspace: Workspace, problem: Problem) -> None:
@@ -219,6 +246,7 @@ def test_unchanged_text_keeps_its_line_ends(text: str) -> None:
 def test_new_lines_get_the_usual_line_end() -> None:
     assert with_line_ends("a\nnew\nb\nc\n", "a\r\nb\nc\r\n") == "a\r\nnew\r\nb\nc\r\n"
     assert with_line_ends("b\nc", "a\r\nb\r\n") == "b\r\nc"
+    assert with_line_ends("x\nnew\nz\n", "x\r\na\r\nb\nc\nz\n") == "x\r\nnew\r\nz\n"
 
 
 def test_kernels_of_a_problem_have_names(workspace: Workspace, problem: Problem) -> None:
