@@ -1,12 +1,17 @@
 """What evaluation frameworks share: prompts as a sweep sends them, one judge in turn, verdicts as numbers."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import stored_runs
 from scripted_referee import COMMAND as SCRIPTED
 
+import arena.api
 from arena import Arena, Verdict, reward
 from arena.board.definitions import is_fast
 from arena.board.scorecard import FACTORS, NOISY, outcome_of
@@ -14,6 +19,7 @@ from arena.errors import MachineError, UsageError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish
+from arena.models.stand_in import serve
 from arena.paths import Paths
 from arena.players.attempts import Attempt
 from arena.players.prompt import build_prompt
@@ -94,3 +100,43 @@ def test_numbers_are_those_of_the_board(result: Result) -> None:
 
 def test_nothing_judged_has_no_number() -> None:
     assert numbers(None) == dict.fromkeys(NUMBERS, 0.0)
+
+
+RIGHT = "pass\ndef solution(tensor):\n    return tensor\n"
+WRONG = RIGHT.replace("pass", "wrong", 1)
+
+
+@pytest.fixture
+def traces(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """traces(turns): a rollout of verifiers' own command at each of two problems, judged by the scripted referee.
+
+    The second answer is right. Needs the extra `verifiers`.
+    """
+    main = pytest.importorskip("verifiers.v1.cli.eval.main").main
+    monkeypatch.setattr(arena.api, "Engine", partial(Engine, command=SCRIPTED))
+    monkeypatch.setenv("KEY", "none")
+    server = serve(lambda prompt: [f"```python\n{RIGHT if WRONG in prompt else WRONG}```"])
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    taskset = "problems=1,2 device=cpu world=2 unsafe=true"
+    options = [f"--env.taskset.{name}={value}" for name, value in (each.split("=") for each in taskset.split())]
+
+    def run(turns: int) -> list[dict[str, Any]]:
+        client = ["-m", "m", "--client.base-url", url, "--client.api-key-var", "KEY"]
+        main(["pkb-arena", *options, f"--env.turns={turns}", *client, "-o", str(tmp_path), "--no-push", "--no-rich"])
+        (found,) = tmp_path.glob("*/traces.jsonl")
+        return [json.loads(line)["traces"][0] for line in found.read_text().splitlines()]
+
+    yield run
+    server.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore::Warning")  # of the framework
+def test_a_model_reads_its_verdict_and_improves(traces: Any) -> None:
+    found = traces(2)
+    assert [trace["metrics"]["correct"] for trace in found] == [1, 1]
+    assert {trace["info"]["run"]["verdict"] for trace in found} == {"PASS"}
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+def test_one_turn_gives_no_feedback(traces: Any) -> None:
+    assert [trace["metrics"]["correct"] for trace in traces(1)] == [0, 0]
