@@ -8,8 +8,6 @@ import click
 from arena.cli.display import run_interruptibly
 from arena.cli.options import (
     CliSession,
-    Number,
-    Whole,
     budget_option,
     complete_kernel,
     file_option,
@@ -124,13 +122,14 @@ _PLAYER = (
 @click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
 @number_option(
     "--minutes",
-    within=Number(0.05, 24 * 60),
+    within=(0.05, 24 * 60),
+    kind=float,
     metavar="M",
     help="Play with a clock: every save of a file is submitted. [default: no clock; a file is submitted once]",
 )
 @number_option(
     "--rounds",
-    within=Whole(1, 1000),
+    within=(1, 1000),
     help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
 )
 @budget_option

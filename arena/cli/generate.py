@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from arena.cli.display import run_interruptibly
-from arena.cli.options import Whole, json_option, number_option
+from arena.cli.options import json_option, number_option
 from arena.cli.output import complain, print_found, say, while_it_is_read
 from arena.cli.run import RunProgress
 from arena.cli.writing_output import WritingProgress, WritingReport, report_of, writing_lines
@@ -121,7 +121,7 @@ def _write_folder(folder: Path, kernel: Kernel) -> Path:
 @click.option("--print-prompt", is_flag=True, help="Print the prompt, and call no model.")
 @number_option(
     "--attempts",
-    within=Whole(1, 1000),
+    within=(1, 1000),
     metavar="K",
     default=1,
     help="Independent answers; the best one is kept, and pass@k is printed.",
@@ -151,9 +151,9 @@ def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, 
 
 @click.command()
 @plan_options
-@number_option("--steps", within=Whole(1, 1000), default=STEPS, help="Most answers.")
+@number_option("--steps", within=(1, 1000), default=STEPS, help="Most answers.")
 @number_option(
-    "--patience", within=Whole(0, 1000), default=PATIENCE, help="Stop after N answers without a gain; 0: no such limit."
+    "--patience", within=(0, 1000), default=PATIENCE, help="Stop after N answers without a gain; 0: no such limit."
 )
 @json_option
 @click.pass_context

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -67,57 +67,30 @@ def open_session(warn: bool = False) -> CliSession:
     return CliSession(paths, settings, catalogue)
 
 
-class _InWords:
-    """Describes ranges and invalid values in words. A base class, which must precede click's own class."""
-
-    def _describe_range(self: Any) -> str:
-        """Returns the range that click appends to an option's help: "1 to 64", "above 0", "1 or more"."""
-        if self.min is None:
-            return ""
-        if self.max is not None:
-            return f"{self.min} to {self.max}"
-        return f"above {self.min}" if self.min_open else f"{self.min} or more"
-
-    def convert(self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)  # type: ignore[misc]
-        except click.BadParameter:
-            self.fail_in_words(value, param, ctx)
-
-    def fail_in_words(self: Any, value: object, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
-        """Raises BadParameter with the range."""
-        within = self._describe_range()
-        if self.max is not None:
-            within = f"from {within}"
-        elif within and not self.min_open:
-            within = f"of {within}"
-        raise click.BadParameter(f"{str(value)!r} is not a {self.name} {within}".rstrip(), ctx, param)
-
-
-class Whole(_InWords, click.IntRange):
-    """A whole number, in a range if one is given."""
-
-    name = "whole number"
-
-
-class Number(_InWords, click.FloatRange):
-    """A finite number, in a range if one is given."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):  # NaN passes every comparison with a bound
-            self.fail_in_words(value, param, ctx)
-        return number
-
-
 def number_option(
-    *names: str, within: Whole | Number, help: str, metavar: str = "N", default: float | None = None
+    *names: str,
+    within: tuple[float, float],
+    help: str,
+    kind: type[int] | type[float] = int,
+    metavar: str = "N",
+    default: float | None = None,
 ) -> Callable[[T], T]:
-    """Returns an option with a number. Its help shows the range, and the default if there is one."""
-    shown = default is not None
-    return click.option(*names, type=within, metavar=metavar, default=default, show_default=shown, help=help)
+    """Returns an option with a finite number. Its help shows the range, and the default if there is one.
+
+    within: least and most; a most of `math.inf`: any larger number.
+    """
+    least, most = within
+    words = f"from {least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
+
+    def checked(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+        if value is not None and not (least <= value <= most and math.isfinite(value)):  # NaN fails every comparison
+            raise click.BadParameter(f"{value:g} is not {words}", ctx, param)
+        return value
+
+    told, shown = f"{help}  [{words}]", default is not None
+    return click.option(
+        *names, type=kind, callback=checked, metavar=metavar, default=default, show_default=shown, help=told
+    )
 
 
 def file_option(*names: str, help: str) -> Callable[[T], T]:
@@ -185,7 +158,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --preset --world --device --dtype --size. The command gets them as `choice: Choice`."""
 
     @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
-    @number_option("--world", within=Whole(1, MOST_RANKS), help="Ranks. [default: 2 on CPU, else all GPUs]")
+    @number_option("--world", within=(1, MOST_RANKS), help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option(
         "--dtype",
@@ -219,25 +192,27 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 rounds_option = number_option(
     "--rounds",
-    within=Whole(0, MOST_ROUNDS),
+    within=(0, MOST_ROUNDS),
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
 seconds_option = number_option(
     "--seconds",
-    within=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
+    within=(LEAST_BUDGET_S, MOST_BUDGET_S),
+    kind=float,
     metavar="SECONDS",
     help=f"{BUDGET_WORDS} [default: the setting budget_s]",
 )
 budget_option = number_option(
     "--budget",
     "budget_usd",
-    within=Number(0, min_open=True),
+    within=(1e-6, math.inf),
+    kind=float,
     metavar="USD",
     help="Money limit in dollars: of each player of a duel, of all sessions of a sweep. Needs the models' prices.",
 )
 shots_option = number_option(
     "--shots",
-    within=Whole(0, 3),
+    within=(0, 3),
     default=1,
     help="Worked examples in the prompt, never of this problem, its class or its collectives. 0: zero-shot.",
 )

@@ -8,7 +8,7 @@ import click
 
 from arena.cli.display import Display, RecordPlan, display_of, drawn_by
 from arena.cli.duel import tell_duel
-from arena.cli.options import Number, complete_result, file_option, json_option, number_option, open_session
+from arena.cli.options import complete_result, file_option, json_option, number_option, open_session
 from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
 from arena.cli.writing_output import is_trace, tell_trace
 from arena.duel.journal import find_duel
@@ -59,7 +59,7 @@ def parse_size(text: str) -> tuple[int, int]:
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_result)
 @click.option("--source", is_flag=True, help="Print only the kernel that was run.")
 @number_option(
-    "--speed", within=Number(1, 20), metavar="X", help="Replay a duel at X times its pace. [default: at once]"
+    "--speed", within=(1, 20), kind=float, metavar="X", help="Replay a duel at X times its pace. [default: at once]"
 )
 @file_option("--record", help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).")
 @click.option("--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from arena.cli.display import LOOPBACK, ServePlan, display_of, drawn_by, on_a_terminal
-from arena.cli.options import Number, Whole, file_option, number_option, open_session
+from arena.cli.options import file_option, number_option, open_session
 from arena.cli.output import print_line
 from arena.demo import DEFAULT, load_script, script_text
 from arena.errors import UsageError
@@ -38,7 +38,7 @@ _PLAN = ServePlan()
 
 @click.command()
 @click.argument("problem", metavar="[PROBLEM]", default="")
-@number_option("--port", within=Whole(0, 65535), default=_PLAN.port, help="Port; 0 takes any free one.")
+@number_option("--port", within=(0, 65535), default=_PLAN.port, help="Port; 0 takes any free one.")
 @click.option("--host", default=_PLAN.host, show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--i-know",
@@ -48,13 +48,14 @@ _PLAN = ServePlan()
 @click.option("--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine.")
 @number_option(
     "--spectators",
-    within=Whole(0, 64),
+    within=(0, 64),
     default=_PLAN.spectators,
     help="At the same time, at most; each is a process of about 100 MB.",
 )
 @number_option(
     "--keep",
-    within=Number(0, 86_400),
+    within=(0, 86_400),
+    kind=float,
     metavar="SECONDS",
     default=_PLAN.keep_s,
     help="How long the owner's app goes on while no browser shows it.",

@@ -5,7 +5,7 @@ import threading
 import click
 from msgspec.structs import replace
 
-from arena.cli.options import Whole, number_option, open_session
+from arena.cli.options import number_option, open_session
 from arena.cli.output import flush, print_line
 from arena.errors import MachineError, why
 from arena.models.stand_in import NAME, answers, serve
@@ -17,7 +17,7 @@ PAUSE_S = 0.02
 
 
 @click.command()
-@number_option("--port", within=Whole(1, 65535), default=8765, help="Port on 127.0.0.1.")
+@number_option("--port", within=(1, 65535), default=8765, help="Port on 127.0.0.1.")
 def command(port: int) -> None:
     """Serve a stand-in for a model on this machine until ctrl+c. It needs no key, no network and no money.
 

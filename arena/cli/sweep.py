@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from arena.cli.display import run_interruptibly
 from arena.cli.options import (
     CliSession,
-    Whole,
     budget_option,
     json_option,
     number_option,
@@ -81,10 +80,7 @@ class SweepOrder:
     " [default: baseline, against itself]",
 )
 @number_option(
-    "--attempts",
-    within=Whole(1, 1000),
-    metavar="K",
-    help="Answers of every model and agent at every problem. [default: 1]",
+    "--attempts", within=(1, 1000), metavar="K", help="Answers of every model and agent at every problem. [default: 1]"
 )
 @budget_option
 @seconds_option
@@ -100,10 +96,8 @@ class SweepOrder:
     help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest."
     " A named sweep keeps its plan; only --budget and --seconds may change.",
 )
-@number_option("--ahead", within=Whole(1, 64), default=4, help="Answers written at the same time, ahead of judging.")
-@number_option(
-    "--steps", within=Whole(1, 1000), default=20, help="Kernels that an agent may have judged in one attempt."
-)
+@number_option("--ahead", within=(1, 64), default=4, help="Answers written at the same time, ahead of judging.")
+@number_option("--steps", within=(1, 1000), default=20, help="Kernels that an agent may have judged in one attempt.")
 @click.option(
     "--ray",
     is_flag=False,

@@ -1,6 +1,7 @@
 """The plan of `generate` and `agent`: their arguments and options, and the player that carries it out."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +12,6 @@ from click.shell_completion import CompletionItem
 
 from arena.cli.options import (
     CliSession,
-    Whole,
     budget_option,
     file_option,
     number_option,
@@ -83,7 +83,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @shots_option
     @budget_option
-    @number_option("--budget-tokens", within=Whole(1), help="Limit of tokens, read and written.")
+    @number_option("--budget-tokens", within=(1, math.inf), help="Limit of tokens, read and written.")
     @click.option(
         "--from",
         "origin",

@@ -164,8 +164,8 @@ BAD_USAGE = [
     (["run", "13", "kernel.py", "--size", "M"], ["NAME=VALUE"]),
     (["run", "13", "kernel.py", "--size", "M=0"], ["M=0"]),
     (["run", "13", "kernel.py", "--preset", "huge"], ["huge", "tiny"]),
-    (["run", "13", "kernel.py", "--world", "0"], ["'--world': '0' is not a whole number from 1 to 64"]),
-    (["run", "13", "kernel.py", "--world", "two"], ["'two' is not a whole number"]),
+    (["run", "13", "kernel.py", "--world", "0"], ["'--world': 0 is not from 1 to 64"]),
+    (["run", "13", "kernel.py", "--world", "two"], ["'two' is not a valid integer"]),
     (["run", "13_gemm", "kernel.py"], ["gemm_allreduce"]),
     (["run", "13", "baseline-grph"], ["baseline-grph", "`baseline` and `house`"]),
     (["sweep", "--problems", ""], ["no problem is chosen"]),
@@ -212,9 +212,9 @@ BAD_USAGE = [
     (["replay", "last", "--source", "--json"], ["--source prints"]),
     (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
     (["run", "13", "kernel.py", "--seconds", "0"], ["--seconds", "0.1"]),
-    (["run", "13", "kernel.py", "--seconds", "nan"], ["'nan' is not a number from 0.1 to 600"]),
-    (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
-    (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
+    (["run", "13", "kernel.py", "--seconds", "nan"], ["nan is not from 0.1 to 600"]),
+    (["sweep", "--players", "model:fake", "--budget", "inf"], ["inf is not 1e-06 or more"]),
+    (["replay", "last", "--speed", "nan"], ["--speed", "nan is not"]),
 ]
 SEVERAL = """
 import contextlib, io, json, sys
