@@ -61,11 +61,7 @@ class ArenaApp(TerminalApp):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
     LATER_CSS: ClassVar[Any] = [WIDGETS_STYLES, PickerScreen.CONTENTS_CSS_PATH]
 
-    COMMANDS: ClassVar[Any] = {
-        lambda: _palette().ActionCommands,
-        lambda: _palette().ProblemCommands,
-        lambda: _palette().ThemeCommands,
-    }
+    COMMANDS: ClassVar[Any] = {lambda: _palette().Commands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     keys_beside = False

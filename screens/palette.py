@@ -157,8 +157,8 @@ class Palette(CommandPalette):
             super()._action_command_list(action)
 
 
-class ActionCommands(Provider):
-    """The actions in the palette: those that the screen below it has."""
+class Commands(Provider):
+    """The actions that the screen below the palette has, problems by a few letters of their names, and themes."""
 
     async def discover(self) -> Hits:
         """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
@@ -168,14 +168,30 @@ class ActionCommands(Provider):
             row = self._row(action, Content(action.title), own if own != group else "")
             group = own
             yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)
+        for title, choose in self._themes():
+            yield DiscoveryHit(title, choose)
 
     async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
+        matcher, below = self.matcher(query), _screen_below(self.screen)
+
+        def marked(name: str, in_name: bool) -> Content:
+            return matcher.highlight(name) if in_name else Content(name)
+
         for action in self._actions():
             score, in_name = fit(query, action.title, action.help)
             if score > 0:
-                marked = matcher.highlight(action.title) if in_name else Content(action.title)
-                yield Hit(score + COMMAND, self._row(action, marked), partial(self._do, action), action.title)
+                row = self._row(action, marked(action.title, in_name))
+                yield Hit(score + COMMAND, row, partial(self._do, action), action.title)
+        catalogue = arena_app(self.screen).services.catalogue
+        # a dialog must be answered before another problem is opened
+        for problem in catalogue.problems if catalogue and below is not None else []:
+            name = f"{problem.id} {problem.slug}"
+            score, in_name = fit(query, name, problem.title)
+            if score > 0:
+                yield Hit(score, marked(name, in_name), partial(self._open, problem), name, problem.title)
+        for title, choose in self._themes():
+            if (score := fit(query, title)[0]) > 0:
+                yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
         """Returns one line: the group at its first action, the title, its current key, what it does."""
@@ -204,39 +220,10 @@ class ActionCommands(Provider):
         namespace = "app" if action.scope == "everywhere" else "screen"
         await self.app.screen.run_action(f"{namespace}.{action.name}")
 
-
-class ProblemCommands(Provider):
-    """Opens a problem by a few letters of its name."""
-
-    async def search(self, query: str) -> Hits:
-        matcher, below = self.matcher(query), _screen_below(self.screen)
-        if below is None:
-            return  # a dialog must be answered before another problem is opened
-        catalogue = arena_app(self.screen).services.catalogue
-        for problem in catalogue.problems if catalogue else []:
-            name = f"{problem.id} {problem.slug}"
-            score, in_name = fit(query, name, problem.title)
-            if score > 0:
-                marked = matcher.highlight(name) if in_name else Content(name)
-                yield Hit(score, marked, partial(self._open, below, problem), name, problem.title)
-
-    async def _open(self, below: BaseScreen, problem: Problem) -> None:
-        await _uncover(below)
-        below.parent_app.open_problem(problem)
-
-
-class ThemeCommands(Provider):
-    """The themes by name, below all actions."""
-
-    async def discover(self) -> Hits:
-        for title, choose in self._themes():
-            yield DiscoveryHit(title, choose)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for title, choose in self._themes():
-            if (score := fit(query, title)[0]) > 0:
-                yield Hit(score + THEME, matcher.highlight(title), choose, title)
+    async def _open(self, problem: Problem) -> None:
+        if (below := _screen_below(self.screen)) is not None:
+            await _uncover(below)
+            below.parent_app.open_problem(problem)
 
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
         app = arena_app(self.screen)

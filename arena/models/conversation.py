@@ -94,23 +94,19 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
         return len(self.system) + described + sum(message.characters for message in self.messages)
 
 
-class Piece(msgspec.Struct, tag_field="type", frozen=True):
-    """Base of all pieces."""
-
-
-class Text(Piece, tag="text", frozen=True):
+class Text(msgspec.Struct, frozen=True):
     """More text of the answer."""
 
     text: str
 
 
-class Thought(Piece, tag="thought", frozen=True):
+class Thought(msgspec.Struct, frozen=True):
     """More of the model's reasoning, if the provider shows it. Not a part of the answer."""
 
     text: str
 
 
-class CallPart(Piece, tag="call_part", frozen=True):
+class CallPart(msgspec.Struct, frozen=True):
     """A part of a tool call. All parts of a call have its number. Name, id and mark may come with any part."""
 
     number: int
@@ -120,13 +116,13 @@ class CallPart(Piece, tag="call_part", frozen=True):
     mark: str = ""
 
 
-class Kept(Piece, tag="kept", frozen=True):
+class Kept(msgspec.Struct, frozen=True):
     """A part that must go back to the provider when the conversation continues: see `Message.kept`."""
 
     item: dict[str, Any]
 
 
-class Usage(Piece, tag="usage", frozen=True):
+class Usage(msgspec.Struct, frozen=True):
     """Tokens of one request so far, as the provider counts them. Each `Usage` replaces the previous one."""
 
     read: int
@@ -134,7 +130,7 @@ class Usage(Piece, tag="usage", frozen=True):
     """Tokens of the answer, reasoning included."""
 
 
-class Retry(Piece, tag="retry", frozen=True):
+class Retry(msgspec.Struct, frozen=True):
     """A request failed and will be repeated after `wait_s` seconds."""
 
     attempt: int
@@ -145,7 +141,7 @@ class Retry(Piece, tag="retry", frozen=True):
     """Whether the provider answered with an error or was not reached."""
 
 
-class Finish(Piece, tag="finish", frozen=True):
+class Finish(msgspec.Struct, frozen=True):
     """The end of the answer."""
 
     reason: str

@@ -9,7 +9,7 @@ from screens.dialogs import doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
 from screens.kernel.screen import KernelScreen
-from screens.palette import ActionCommands, ProblemCommands
+from screens.palette import Commands
 from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
@@ -53,9 +53,8 @@ async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
         app.pop_screen()
         assert app.screen_stack == [app.picker]
         for chosen in ("settings", "help", "board", "8 alltoall"):  # commands of a closed screen
-            for provider in (ActionCommands(settings), ProblemCommands(settings)):
-                async for hit in provider.search(chosen):
-                    await hit.command()
+            async for hit in Commands(settings).search(chosen):
+                await hit.command()
             assert settings not in app.screen_stack
 
 
