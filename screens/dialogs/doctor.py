@@ -3,9 +3,9 @@
 import asyncio
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 
 from arena.machine.doctor import can_run, examine
@@ -15,7 +15,7 @@ from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
 from screens.dialogs import Dialog
-from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured, hanging
+from screens.widgets.text_lines import PlainStatic, follow_width, hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 
@@ -51,23 +51,20 @@ class DoctorScreen(Dialog[None]):
         self._findings: list[MachineFinding] = []
 
     def compose(self) -> ComposeResult:
-        with self.frame("Doctor", "esc back", MeasuredPage, "large reader"):
+        with self.frame("Doctor", "esc back", VerticalScroll, "large reader"):
             yield PlainStatic("checking…", id="findings")
 
     def on_mount(self) -> None:
+        follow_width(self.query_one("#findings"), self._show)
         self.run_worker(self._check(), exit_on_error=False)
 
     async def _check(self) -> None:
         self._findings = await asyncio.to_thread(_findings)
         self._show()
 
-    @on(Remeasured)
-    def _wrap(self) -> None:
-        """Wraps the findings for the new width."""
-        if self._findings:
-            self._show()
-
     def _show(self) -> None:
+        if not self._findings:
+            return
         if can_run(self._findings):
             words = Content.styled("Kernels can run here.", "$success")
         else:

@@ -17,7 +17,7 @@ from screens.app_protocol import dismiss_in_front
 from screens.dialogs import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
-from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has the rest, if that is at least `_LEAST_HELP`."""
@@ -69,7 +69,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._dropped = sorted(set(keymap) - names)
 
     def compose(self) -> ComposeResult:
-        with self.frame("Keys", "enter changes · ⌫ resets · ^r all · ^s saves · esc", MeasuredPane, "large"):
+        with self.frame("Keys", "enter changes · ⌫ resets · ^r all · ^s saves · esc", classes="large"):
             yield OptionList(id="actions")
             yield PlainStatic("", id="sentence")
             yield PlainStatic("", id="report")
@@ -85,6 +85,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
             )
         actions.highlighted = 1
         actions.focus()
+        follow_width(actions, self._show)
         unknown = ", ".join(self._dropped)
         self._report(f"the settings file names no action with {unknown}: saving drops it" if unknown else "")
 
@@ -99,7 +100,6 @@ class KeyEditor(Dialog[dict[str, str] | None]):
             (cut(action.help, room) if room >= _LEAST_HELP else "", "$muted"),
         )
 
-    @on(Remeasured)
     def _show(self) -> None:
         actions = self.query_one("#actions", OptionList)
         for action in ACTIONS:

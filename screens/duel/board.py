@@ -20,7 +20,7 @@ from arena.words.untrusted_text import printable
 from screens import figures
 from screens.dialogs import Dialog
 from screens.services import Services
-from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 _FIGURES = 33
 """Columns of the figures behind a name."""
@@ -43,11 +43,12 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.category = ALL
 
     def compose(self) -> ComposeResult:
-        with self.frame("Duels", "esc back", MeasuredPane, "large"):
+        with self.frame("Duels", "esc back", classes="large"):
             yield PlainStatic("reading…", id="ratings")
             yield OptionList(id="duels")
 
     def on_mount(self) -> None:
+        follow_width(self.query_one("#ratings"), lambda: self._show() if self.records else None)
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
@@ -65,12 +66,6 @@ class DuelBoard(Dialog[DuelRecord | None]):
             self.query_one(".dialog").border_subtitle = "enter replays · c next category · esc back"
         self._show()
         duels.focus()
-
-    @on(Remeasured)
-    def _fill_width(self) -> None:
-        """Draws the rows again at the dialog's new width."""
-        if self.records:
-            self._show()
 
     def _show(self) -> None:
         duels = self.query_one("#duels", OptionList)

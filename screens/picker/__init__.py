@@ -17,7 +17,7 @@ from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen
 from screens.pane_jump import Stop
 from screens.widgets.key_line import entitle
-from screens.widgets.text_lines import MeasuredPage, MeasuredPane, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable
@@ -63,13 +63,15 @@ class PickerScreen(BaseScreen):
         with Horizontal(id="panes"):
             yield Vertical(id="category-pane", classes="pane")
             with Container(id="problems-and-card"):
-                with MeasuredPane(id="problem-pane", classes="pane"):
+                with Vertical(id="problem-pane", classes="pane"):
                     yield PlainStatic("Reading the problems…", id="nothing")
-                yield MeasuredPage(id="card-pane", classes="pane", can_focus=False)
+                yield VerticalScroll(id="card-pane", classes="pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
+        for pane in ("#problem-pane", "#card-pane"):
+            follow_width(self.query_one(pane), self._fill_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until problems and engine are loaded, only the keys that work everywhere do something."""
@@ -200,7 +202,6 @@ class PickerScreen(BaseScreen):
         preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
-    @on(Remeasured)
     def _fill_again(self) -> None:
         """The columns and the card depend on the width."""
         if self.problems:

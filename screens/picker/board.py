@@ -31,7 +31,7 @@ from screens.widgets.tables import (
     has_word,
     room_beside,
 )
-from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bound"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
@@ -72,17 +72,16 @@ class BoardDialog(Dialog[Problem | None]):
         """Whether all data for the table has been read."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
-        self._width = 0
-        """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
         keys = f"{self.key_words('next_view')} view · {self.key_words('filter')} filter · enter opens · x voids · esc"
-        with self.frame("Board", keys, MeasuredPane, "large"):
+        with self.frame("Board", keys, classes="large"):
             yield PlainStatic("reading…", id="board-note")
             yield FilterInput("id, words or category of problems", id="board-filter", of="#board")
             yield FigureTable(id="board")
 
     def on_mount(self) -> None:
+        follow_width(self._board, self._show)
         self._read_again()
 
     async def _read(self) -> None:
@@ -106,16 +105,11 @@ class BoardDialog(Dialog[Problem | None]):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    @on(Remeasured)
-    def _fill_width(self) -> None:
-        if self._board.size.width != self._width:
-            self._show()
-
     def _show(self) -> None:
         if not self._known:
             return
         table = self._board
-        self._width, table.fixed_columns = table.size.width, 2
+        table.fixed_columns = 2
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
         note = _NOTES[self.view]
         if self.view == PROBLEMS and not self.players:
@@ -170,7 +164,7 @@ class BoardDialog(Dialog[Problem | None]):
         widths = [
             max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
         ]
-        width = max(LEAST_TITLE, min(room_beside(self._width, [_ID, *widths]), MOST_TITLE))
+        width = max(LEAST_TITLE, min(room_beside(self._board.size.width, [_ID, *widths]), MOST_TITLE))
         rows = [
             [(f"{each.id:>3}", "muted"), (figures.cut(each.title, width), PLAIN), *(column[at] for column in columns)]
             for at, each in enumerate(self._listed)

@@ -26,7 +26,7 @@ from screens.base import BaseScreen
 from screens.sweep.replay import CellReplay
 from screens.widgets.key_line import KeyLine
 from screens.widgets.tables import LEAST_TITLE, PLAIN, FigureTable, FilterInput, has_word, room_beside
-from screens.widgets.text_lines import Measured, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 WAITING = "…"
 _MOST_NAME = 22
@@ -84,7 +84,7 @@ _ID, _CELL = 3, 15
 _STATES = ("solved", "unsolved", "wrong", "open")
 
 
-class GridTable(FigureTable, Measured):
+class GridTable(FigureTable):
     """The table of cells. Its binding of enter shows in the key line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
@@ -111,8 +111,6 @@ class SweepScreen(BaseScreen):
         self._reading = False
         self._rows: list[Problem] = []
         self._columns: list[str] = []
-        self._width = 0
-        """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="sweep-head"):
@@ -125,6 +123,8 @@ class SweepScreen(BaseScreen):
         yield KeyLine()
 
     def on_mount(self) -> None:
+        # titles have the room that the players leave
+        follow_width(self.query_one(GridTable), lambda: self._draw_table(self._rows) if self._rows else None)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
 
@@ -177,12 +177,6 @@ class SweepScreen(BaseScreen):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    @on(Remeasured)
-    def _fill_width(self) -> None:
-        """Draws the table for a new width: titles have the room that the players leave."""
-        if self._rows and self.query_one(GridTable).size.width != self._width:
-            self._draw_table(self._rows)
-
     def _show(self) -> None:
         """Draws the table anew if rows or columns changed; else updates only the cells that changed."""
         rows = self._matching()
@@ -197,12 +191,12 @@ class SweepScreen(BaseScreen):
 
     def _draw_table(self, rows: list[Problem]) -> None:
         table = self.query_one(GridTable)
-        self._rows, self._columns, self._width = rows, list(self.grid.players), table.size.width
+        self._rows, self._columns = rows, list(self.grid.players)
         heads = list(map(player_heading, self._columns))
         cells = [[self._words(problem, player) for player in self._columns] for problem in rows]
         # A cell may get longer words later, but only of a verdict.
         widths = [max(len(head), _CELL, *(len(row[n][0]) for row in cells)) for n, head in enumerate(heads)]
-        room = room_beside(self._width, [_ID, *widths])
+        room = room_beside(table.size.width, [_ID, *widths])
         titles = max(LEAST_TITLE, min(room, max((len(problem.title) for problem in rows), default=0)))
         named = [[(f"{each.id:>3}", "muted"), (figures.cut(each.title, titles), PLAIN)] for each in rows]
         table.fixed_columns = 2

@@ -3,14 +3,12 @@ matches both cases.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rich.cells import cell_len
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -46,23 +44,17 @@ class PlainStatic(Static):
             self.update(content, layout=layout or (other and self.styles.auto_dimensions))
 
 
-class Remeasured(Message):
-    """A widget has its new size. If a drawing can change that size, its handler must compare the width first."""
+def follow_width(widget: Widget, draw: Callable[[], object]) -> None:
+    """Calls `draw` after every layout that gives a mounted widget another width."""
+    width = 0
 
+    def laid_out(screen: object) -> None:
+        nonlocal width
+        if widget.size.width != width:
+            width = widget.size.width
+            draw()
 
-class Measured(Widget):
-    """Posts `Remeasured`. A subclass names this base last: Textual takes default styles from the first base only."""
-
-    def on_resize(self) -> None:
-        self.post_message(Remeasured())
-
-
-class MeasuredPane(Vertical, Measured):
-    """The frame of a dialog, or a pane."""
-
-
-class MeasuredPage(VerticalScroll, Measured):
-    """A frame or a pane whose contents scroll."""
+    widget.screen.screen_layout_refresh_signal.subscribe(widget, laid_out)
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:
