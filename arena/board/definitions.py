@@ -164,21 +164,13 @@ class PublishedModel(msgspec.Struct, frozen=True):
     printed: dict[str, int]
     """Totals as they were printed: `solved_1` and `faster_1` with one attempt, `solved` and `faster` of the best of three.
 
-    The sums of the rows differ from them by up to 3.
+    The sums of the rows differ from them by up to 3. A model that improved its kernels by their verdicts has the first two.
     """
-    solved: list[int]
+    solved: list[int] = []
     """By category, in the order of `Published.problems`; best of three attempts."""
-    faster: list[int]
-    curve: list[float]
+    faster: list[int] = []
+    curve: list[float] = []
     """Share of all problems at each of FACTORS."""
-
-
-class PublishedAgent(msgspec.Struct, frozen=True):
-    """The published results of a model that improved its kernels after reading their verdicts."""
-
-    name: str
-    solved: int
-    faster: int
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -188,7 +180,8 @@ class Published(msgspec.Struct, frozen=True):
     problems: dict[str, int]
     """Number of problems by category, as the source counts them."""
     model: list[PublishedModel]
-    agent: list[PublishedAgent] = []
+    agent: list[PublishedModel] = []
+    """Models that improved their kernels by their verdicts: only `printed`, of one attempt."""
 
     def tally(self, model: PublishedModel, category: str) -> Tally:
         """Returns a model's counts in one category; the printed totals if `category` is empty."""

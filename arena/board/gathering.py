@@ -271,28 +271,23 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
 
 
 def _published(published: Published) -> list[PublishedRow]:
-    rows = [
+    rows = [("model", model.name, model.printed) for model in published.model]
+    rows += [("agent", agent.name, agent.printed) for agent in published.agent]
+    return [
         PublishedRow(
-            name=model.name,
-            kind="model",
-            pass_1=_of_all(model.printed["solved_1"]),
-            pass_k=_of_all(model.printed["solved"]),
-            fast_1=_of_all(model.printed["faster_1"]),
-            fast_1_k=_of_all(model.printed["faster"]),
-            solved=model.printed["solved"],
-            faster=model.printed["faster"],
+            name=name,
+            kind=kind,
+            pass_1=_of_all(printed["solved_1"]),
+            pass_k=_of_all(printed.get("solved")),
+            fast_1=_of_all(printed["faster_1"]),
+            fast_1_k=_of_all(printed.get("faster")),
+            solved=printed.get("solved", printed["solved_1"]),
+            faster=printed.get("faster", printed["faster_1"]),
         )
-        for model in published.model
+        for kind, name, printed in rows
     ]
-    rows += [
-        PublishedRow(
-            agent.name, "agent", _of_all(agent.solved), None, _of_all(agent.faster), None, agent.solved, agent.faster
-        )
-        for agent in published.agent
-    ]
-    return rows
 
 
-def _of_all(good: int) -> Score | None:
-    """Returns a published count as a share of the published problems, with its interval."""
-    return share([1.0] * good + [0.0] * (PRINTED_PROBLEMS - good))
+def _of_all(good: int | None) -> Score | None:
+    """Returns a published count as a share of the published problems, with its interval; None without a count."""
+    return None if good is None else share([1.0] * good + [0.0] * (PRINTED_PROBLEMS - good))
