@@ -10,12 +10,11 @@ from arena.cli.options import json_option, number_option
 from arena.cli.output import complain, print_found, say, while_it_is_read
 from arena.cli.run import RunProgress
 from arena.cli.writing_output import WritingProgress, WritingReport, report_of, writing_lines
-from arena.cli.writing_plan import Plan, plan_options, player_of
+from arena.cli.writing_plan import Plan, plan_options, player_of, setup_of
 from arena.paths import NAMED, make_folder, write_named_file, writing
 from arena.players.agent import PATIENCE, STEPS
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
-from arena.players.prompt import build_prompt
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.records.run_record import fields_of
 from arena.runs.engine import Engine
@@ -132,16 +131,7 @@ def _write_folder(folder: Path, kernel: Kernel) -> Path:
 def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, no_run: bool, as_json: bool) -> None:
     """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     if print_prompt:
-        session = plan.session
-        prompt = build_prompt(
-            plan.problem,
-            plan.setting,
-            session.catalogue,
-            session.paths,
-            plan.shots,
-            origin=plan.origin,
-            backend=plan.backend,
-        )
+        prompt = setup_of(plan).prompt(Task(plan.problem, plan.setting, origin=plan.origin))
         print_found(as_json, fields_of(prompt, "version shots sha256 conversation"), str(prompt))
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)

@@ -1,6 +1,5 @@
 """A model's work as text: progress on stderr, the trace for `pkb-arena replay`, the report of `generate` and `agent`."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,11 @@ import msgspec
 
 from arena.cli.output import LiveLine, compact, print_json, print_line, say
 from arena.cli.writing_plan import Plan
-from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
+from arena.models.budget import Spent
 from arena.players import trace
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
+from arena.players.writing_state import JUDGING, WritingState
 from arena.records.report_text import ELSEWHERE, facts
 from arena.records.run_record import fields_of, view
 from arena.runs.judge import Judgement
@@ -34,44 +34,22 @@ class WritingProgress:
 
     def __init__(self, player: str) -> None:
         self._player = player
+        self._state = WritingState()
         self._shown = LiveLine()
-        self._step = 0
-        self._began = 0.0
-        self._characters = 0
-        self._doing = ""
+        self.clear = self._shown.clear
 
     def event(self, event: trace.AnyTraceEvent) -> None:
         """Updates the display after an event."""
-        self._step = event.step or self._step
-        match event:
-            case trace.Asked():
-                self._characters, self._doing = 0, "waiting"
-                self._began = time.monotonic()
-            case trace.Wrote() | trace.Drafted():
-                self._characters += len(event.text)
-                self._doing = "writing"
-            case trace.Mused():
-                self._characters += len(event.text)
-                self._doing = "thinking"
-            case trace.Retried() | trace.Called() | trace.Answered() | trace.Judged():
-                self.clear()
-                say(f"{self._player} {_line(event)}")
-                self._doing = f"in {event.tool}" if isinstance(event, trace.Called) else ""
-            case trace.Returned():
-                self._doing = "waiting"
-            case trace.Counted():
-                pass
-        self._redraw()
-
-    def clear(self) -> None:
-        """Erases the redrawn line."""
-        self._shown.clear()
-
-    def _redraw(self) -> None:
-        if not self._doing:
-            return
-        tokens, seconds = self._characters / CHARACTERS_PER_TOKEN, time.monotonic() - self._began
-        self._shown.draw(f"{self._player} {self._step}: {self._doing}  ~{tokens:.0f} tokens  {seconds:.0f} s")
+        state = self._state
+        state.apply(event)
+        if isinstance(event, trace.Retried | trace.Called | trace.Answered | trace.Judged):
+            self.clear()
+            say(f"{self._player} {_line(event)}")
+        if state.ended is None and state.doing != JUDGING:  # the run's own line shows how it is judged
+            seconds = f"{state.at - state.since:.0f} s"
+            self._shown.draw(
+                f"{self._player} {state.writing}: {state.doing}  ~{state.tokens_written} tokens  {seconds}"
+            )
 
 
 def is_trace(path: Path) -> bool:

@@ -118,6 +118,13 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def setup_of(plan: Plan) -> PlayerSetup:
+    """Returns what the model is created with, and its prompt from."""
+    session, pool = plan.session, BudgetPool(plan.budget_usd, plan.budget_tokens)
+    given = (session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None)
+    return PlayerSetup(*given, backend=plan.backend)
+
+
 def player_of(plan: Plan) -> Player:
     """Returns the model as a player, with all checks that need no request to it.
 
@@ -129,19 +136,8 @@ def player_of(plan: Plan) -> Player:
         raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
     if plan.model is None:
         raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
-    session = plan.session
-    pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
-    setup = PlayerSetup(
-        session.settings,
-        session.catalogue,
-        session.paths,
-        pool,
-        plan.shots,
-        plan.patience or None,
-        backend=plan.backend,
-    )
     kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
-    player = ModelPlayer(PlayerName(kind, plan.model), setup)
+    player = ModelPlayer(PlayerName(kind, plan.model), setup_of(plan))
     if plan.output is not None:
         make_folder(plan.output.absolute().parent, NAMED)
     return player
