@@ -8,7 +8,7 @@ import click
 
 from arena.cli import exit_code_of
 from arena.cli.display import run_interruptibly
-from arena.cli.options import Whole, json_option, open_session
+from arena.cli.options import json_option, number_option, open_session
 from arena.cli.output import print_json, print_line, say
 from benchmarks.atlas import command as atlas
 from benchmarks.attacks.main import command as attacks
@@ -41,7 +41,7 @@ def measure_all(as_json: bool) -> None:
 
 def _figures_command(name: str) -> click.Command:
     @click.command(name, help=MEASUREMENTS[name].sentence)
-    @click.option("--repetitions", type=Whole(1, 1000), metavar="N", help="How often it is measured.")
+    @number_option("--repetitions", within=(1, 1000), help="How often it is measured.")
     @json_option
     def command(repetitions: int | None, as_json: bool) -> None:
         _measure([name], repetitions, as_json)
@@ -58,10 +58,9 @@ def _table_command(name: str) -> click.Command:
         _tabulate(name, scope, as_json)
 
     options = [
-        click.option(
+        number_option(
             "--repetitions",
-            type=Whole(1, 1000),
-            metavar="N",
+            within=(1, 1000),
             help="Runs of each kind (backends, collectives, graphs: rounds a run; kit-soak: thousands of calls a block).",
         ),
         json_option,
@@ -76,7 +75,7 @@ def _table_command(name: str) -> click.Command:
 _NARROWING = {
     "problems": click.argument("problems", nargs=-1, metavar="[PROBLEM]..."),
     "blocks": click.argument("blocks", nargs=-1, metavar="[BLOCK]..."),
-    "world": click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: all GPUs; 2 on CPU]"),
+    "world": number_option("--world", within=(1, 64), help="Ranks. [default: all GPUs; 2 on CPU]"),
     "preset": click.option("--preset", type=click.Choice(PRESETS), help="Sizes."),
     "device": click.option("--device", type=click.Choice(list(KINDS)), help="Where the ranks run."),
     "loaded": click.option("--loaded", is_flag=True, help="Beside a busy process on every core."),

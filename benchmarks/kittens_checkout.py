@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.options import Whole, json_option
+from arena.cli.options import json_option, number_option
 from arena.cli.output import print_json, print_line
 from arena.errors import UsageError
 from arena.machine.facts import nvcc
@@ -43,7 +43,7 @@ class CheckedKernel:
 
 @click.command()
 @click.argument("checkout", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.option("--world", type=Whole(2, 8), default=2, show_default=True, metavar="N", help="The number of GPUs.")
+@number_option("--world", within=(2, 8), default=2, help="The number of GPUs.")
 @json_option
 def command(checkout: Path, world: int, as_json: bool) -> None:
     """Compile the kit's starter and the kernels of kernels/parallel in this CHECKOUT for Hopper. Needs no GPU."""

@@ -1,5 +1,6 @@
 """`python -m benchmarks attacks`: the attack suite on this machine."""
 
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,7 @@ import click
 import msgspec
 
 from arena.cli.display import run_interruptibly
-from arena.cli.options import Number, Whole, json_option
+from arena.cli.options import json_option, number_option
 from arena.cli.output import print_json, print_line, say
 from arena.errors import RunCancelled, RunRefused, UsageError
 from arena.machine.facts import is_jail, visible_gpus
@@ -48,13 +49,8 @@ NOT_APPLICABLE = "not applicable"
 @click.option(
     "--only", "ids", multiple=True, metavar="ID", help=f"Only this attack, such as A3, or {TWIN}; repeatable."
 )
-@click.option(
-    "--repetitions",
-    type=Whole(1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Runs of each kernel. It is as expected when every one is.",
+@number_option(
+    "--repetitions", within=(1, math.inf), default=1, help="Runs of each kernel. It is as expected when every one is."
 )
 @click.option(
     "--device",
@@ -82,22 +78,23 @@ NOT_APPLICABLE = "not applicable"
     metavar="FILE",
     help="Write the table into FILE, between its two markers: tests/attacks/RESULTS.md has them.",
 )
-@click.option(
+@number_option(
     "--fuzz",
     "seconds",
-    type=Number(0, min_open=True),
+    within=(1e-6, math.inf),
+    kind=float,
     metavar="SECONDS",
     help="Judge kernels that combine the suite's tricks at random, for this long.",
 )
 @click.option(
     "--seed",
-    type=Whole(),
+    type=int,
     metavar="N",
     default=0,
     show_default=True,
     help="With --fuzz: the same seed makes the same kernels.",
 )
-@click.option("--world", type=Whole(1), metavar="N", default=2, show_default=True, help="With --fuzz: ranks.")
+@number_option("--world", within=(1, math.inf), default=2, help="With --fuzz: ranks.")
 @json_option
 @click.pass_context
 def command(
