@@ -21,13 +21,12 @@ from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.ncu import ncu_text
-from arena.profile.profile_process import Profiled, ProfileRequest, Turn
-from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
-from arena.profile.rules import RankFigures, first_failure, under_profiler
+from arena.profile.profile_process import Profiled, ProfileRequest
+from arena.profile.profiling import keep_profile, ncu_file, profile_lines, profile_ranks, profile_with_ncu
+from arena.profile.rules import first_failure
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call, write_trace
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
-from sandbox.protocol.profile import RankProfile
 from sandbox.protocol.verdict import ExitCode
 
 _LANE = 60
@@ -94,7 +93,7 @@ def command(
             print_line(failed.failed)
         else:
             print_line(_head(request) + ("" if profiled.gpu_figures else " · from the kernel's process"))
-            _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
+            _print(profiled)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
 
 
@@ -117,48 +116,30 @@ def _print_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest,
         print_line(line)
 
 
-def _tell(message: Turn) -> None:
-    if message.waits:
+def _tell(waits: bool) -> None:
+    if waits:
         say("a kernel is being timed on these devices; the profile waits for its turn")
 
 
-def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
-    timeline = median_call(reports)
-    print_line(under_profiler(found))
-    for at, rank in enumerate(found):
-        print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}")
-        if timeline is not None:
-            print_line(f"        {lane(timeline, at)}")
-    _print_legend(timeline)
-
-
-def _print_gpus(profiled: Profiled) -> None:
-    """Prints the driver's counters, then the figures from the kernel's process."""
-    ranks = profiled.gpu_figures
-    for line in gpu_words.counted_lines(profiled.outside, ranks):
-        print_line(line)
-    print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
-    for line in gpu_words.seen_lines(ranks, profiled.reports):
-        print_line(line)
-    print_line("")
+def _print(profiled: Profiled) -> None:
     timeline = median_call(profiled.reports)
-    for at, rank in enumerate(ranks):
-        print_line(f"rank {rank.rank}  {rank.diagnosis}")
-        if timeline is not None and timeline.host_lanes:
-            print_line(f"   GPU  {lane(timeline, at)}")
-            print_line(f"  host  {_drawn(timeline.host_lanes[at], timeline, _LANE)}")
-    for advice in gpu_words.advice_lines(ranks):
-        print_line(f"    →   {advice}")
-    _print_legend(timeline)
-    print_line(f"        {gpu_words.ALIGNED}")
 
+    def lanes(at: int) -> list[str]:
+        if timeline is None:
+            return []
+        if not timeline.host_lanes:
+            return [f"        {lane(timeline, at)}"]
+        host = _drawn(timeline.host_lanes[at], timeline, _LANE)
+        return [f"   GPU  {lane(timeline, at)}", f"  host  {host}"]
 
-def _print_legend(timeline: Timeline | None) -> None:
-    if timeline is None:
-        return
-    legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
-    print_line(f"        {'   '.join(legend[:3])}")
-    print_line(f"        {'   '.join(legend[3:])}   (the median call)")
+    for line in profile_lines(profiled, lanes):
+        print_line(line)
+    if timeline is not None:
+        legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
+        print_line(f"        {'   '.join(legend[:3])}")
+        print_line(f"        {'   '.join(legend[3:])}   (the median call)")
+    if profiled.gpu_figures:
+        print_line(f"        {gpu_words.ALIGNED}")
 
 
 def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:

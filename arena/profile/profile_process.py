@@ -36,12 +36,6 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Path for Nsight Compute's report of rank 0; empty: uses torch's profiler and the driver's counters."""
 
 
-class Turn(msgspec.Struct, frozen=True, tag="turn"):
-    """The profile waits, because a kernel is being timed on the same devices; or it has them, and a world starts."""
-
-    waits: bool
-
-
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """The end: every rank has reported."""
 
@@ -61,7 +55,8 @@ class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
     advice: str
 
 
-Message = Turn | Profiled | NcuProfiled | NotProfiled
+Message = bool | Profiled | NcuProfiled | NotProfiled
+"""True: it waits, because a kernel is being timed on the same devices. False: it has them, and a world starts."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Message).decode
@@ -73,10 +68,10 @@ END_S = 5.0
 LINE_BYTES = 64 << 20
 
 
-async def profile(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled:
+async def profile(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled:
     """Profiles a kernel without blocking. Cancelling ends the process and its world.
 
-    tell: called if the profile waits for its turn, and when it begins.
+    tell: called with True if the profile waits for its turn, and with False when it begins.
 
     Raises:
         MachineError: there is no report; the message says why.
@@ -86,14 +81,14 @@ async def profile(request: ProfileRequest, tell: Callable[[Turn], None]) -> Prof
     return found
 
 
-async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Turn], None]) -> NcuProfiled:
+async def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> NcuProfiled:
     """As `profile`, with Nsight Compute. Takes minutes. The report goes to `request.ncu_file`."""
     found = await _made(request, tell)
     assert isinstance(found, NcuProfiled), "the request names a file for ncu"
     return found
 
 
-async def _made(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled | NcuProfiled:
+async def _made(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled | NcuProfiled:
     try:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -119,7 +114,7 @@ async def _made(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profil
 async def _answer(
     process: asyncio.subprocess.Process,
     request: ProfileRequest,
-    tell: Callable[[Turn], None],
+    tell: Callable[[bool], None],
     said: "asyncio.Task[bytes]",
 ) -> Profiled | NcuProfiled:
     assert process.stdin is not None
@@ -131,7 +126,7 @@ async def _answer(
     async for line in process.stdout:
         message = await asyncio.to_thread(decode, line)  # megabytes, from many ranks
         match message:
-            case Turn():
+            case bool():
                 tell(message)
             case Profiled() | NcuProfiled():
                 return message

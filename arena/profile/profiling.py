@@ -15,7 +15,7 @@ from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import NcuProfiled, ncu_kernels
-from arena.profile.profile_process import Message, NotProfiled, Profiled, ProfileRequest, Turn, encode
+from arena.profile.profile_process import Message, NotProfiled, Profiled, ProfileRequest, encode
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
@@ -30,15 +30,25 @@ from sandbox.worlds import deadlines
 from sandbox.worlds.profiled_world import ProfileFailed, find_ncu, ncu_world, profile_world
 
 
-def profile_text(found: Profiled) -> str:
-    """Returns the diagnosis of each rank, with its figures."""
-    if not found.gpu_figures:
-        told = [f"rank {rank.rank}: {rank.call_us:.0f} µs a call. {rank.diagnosis}" for rank in found.figures]
-        return "\n".join([under_profiler(found.figures), *told])
+def profile_lines(found: Profiled, lanes: Callable[[int], list[str]] = lambda at: []) -> list[str]:
+    """Returns the figures and the diagnosis of each rank. lanes: returns more lines below a rank, by its place."""
     ranks = found.gpu_figures
-    lines = [*gpu_words.counted_lines(found.outside, ranks), *gpu_words.seen_lines(ranks, found.reports)]
-    lines += [f"rank {rank.rank}: {rank.diagnosis}" for rank in ranks]
-    return "\n".join([*lines, *gpu_words.advice_lines(ranks)])
+    if not ranks:
+        told = [f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}" for rank in found.figures]
+        lines = [under_profiler(found.figures)]
+    else:
+        told = [f"rank {rank.rank}  {rank.diagnosis}" for rank in ranks]
+        seen = "from the kernel's process: a single call in µs under torch's profiler"
+        lines = [
+            *gpu_words.counted_lines(found.outside, ranks),
+            "",
+            seen,
+            *gpu_words.seen_lines(ranks, found.reports),
+            "",
+        ]
+    for at, words in enumerate(told):
+        lines += [words, *lanes(at)]
+    return [*lines, *(f"    →   {advice}" for advice in gpu_words.advice_lines(ranks))]
 
 
 def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
@@ -50,7 +60,7 @@ def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
     path = _path(paths, kernel_hash(request.source, request.files))
     try:
         make_folder(path.parent)
-        write_atomically(path, f"{head}\n{profile_text(found)}\n".encode())
+        write_atomically(path, "\n".join([head, *profile_lines(found), ""]).encode())
     except OSError as error:
         return f"the profile was not kept: {path}: {why(error)}"
     return ""
@@ -84,7 +94,7 @@ COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdmi
 Found = TypeVar("Found")
 
 
-def profile_ranks(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled:
+def profile_ranks(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled:
     """Profiles a kernel on every rank and returns the reports with a diagnosis per rank.
 
     Blocks while the devices are in use, and then for seconds. The devices are leased meanwhile: a run that needs them
@@ -107,7 +117,7 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Turn], None]) -> Prof
     return Profiled(found.reports, [], ranks, found.outside)
 
 
-def profile_with_ncu(request: ProfileRequest, tell: Callable[[Turn], None]) -> NcuProfiled:
+def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> NcuProfiled:
     """Profiles the launches of one call on rank 0 with Nsight Compute, in a jail. Blocks for minutes; the devices are leased.
 
     The report goes to `request.ncu_file`, whose folder must exist.
@@ -137,7 +147,7 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[Turn], None]) -> N
 
 
 @contextmanager
-def _turn(setting: Setting, tell: Callable[[Turn], None]) -> Iterator[DeviceKind]:
+def _turn(setting: Setting, tell: Callable[[bool], None]) -> Iterator[DeviceKind]:
     """Leases the devices of a setting for the duration of the block."""
     try:
         lease = Lease(devices_of(setting))
@@ -145,7 +155,7 @@ def _turn(setting: Setting, tell: Callable[[Turn], None]) -> Iterator[DeviceKind
         raise MachineError(f"cannot ask for this machine's turn: {error}") from None
     with closing(lease):
         _take(lease, tell, Path(setting.problem_dir).name)
-        tell(Turn(waits=False))
+        tell(False)
         yield kind_of(setting.device)
 
 
@@ -164,12 +174,12 @@ def _asked(world: Callable[[], Found]) -> Found:
         raise MachineError(printable(str(error)), "`pkb-arena run` says whether the kernel is right and ends") from None
 
 
-def _take(lease: Lease, tell: Callable[[Turn], None], problem: str) -> None:
+def _take(lease: Lease, tell: Callable[[bool], None], problem: str) -> None:
     until = 0.0
     while not lease.take(problem):
         if not until:
             until = time.monotonic() + deadlines.LEASE
-            tell(Turn(waits=True))
+            tell(True)
         if time.monotonic() > until:
             raise MachineError(
                 f"kernels have been timed on these devices for {deadlines.LEASE:.0f} s", "try again later"

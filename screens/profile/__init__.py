@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 
 from arena.errors import ArenaError
 from arena.paths import make_folder
-from arena.profile.profile_process import Profiled, ProfileRequest, Turn, profile, profile_with_ncu
+from arena.profile.profile_process import Profiled, ProfileRequest, profile, profile_with_ncu
 from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call, write_trace
@@ -29,7 +29,7 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.profile import words
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured
+from screens.widgets.text_lines import PlainStatic, follow_width
 
 REFRESH_S = 0.25
 
@@ -82,7 +82,7 @@ class ProfileScreen(BaseScreen):
         """When Nsight Compute began; 0 while it does not run."""
 
     def compose(self) -> ComposeResult:
-        with MeasuredPage(id="profile-pane", classes="pane"):
+        with VerticalScroll(id="profile-pane", classes="pane"):
             yield PlainStatic(id="profile-page")
         yield KeyLine()
 
@@ -95,6 +95,7 @@ class ProfileScreen(BaseScreen):
             title,
             f"revision {self.revision}{saved} · {setting.preset} · {setting.dtype} · W={setting.world}",
         )
+        follow_width(self.query_one("#profile-page"), self.draw)
         self.set_interval(REFRESH_S, self.draw)
         self.start(self._profile(), "profile")
 
@@ -116,12 +117,11 @@ class ProfileScreen(BaseScreen):
                 self.found = found
         self.draw()
 
-    def _tell(self, message: Turn) -> None:
-        self._waits, self._since = message.waits, time.monotonic()
+    def _tell(self, waits: bool) -> None:
+        self._waits, self._since = waits, time.monotonic()
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    @on(Remeasured)
     def draw(self) -> None:
         """Draws the page. Called four times a second, because the seconds advance and a verdict may come."""
         if not self.is_attached:

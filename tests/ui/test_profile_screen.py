@@ -14,7 +14,7 @@ import screens.profile
 from arena.errors import MachineError
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import ncu_kernels
-from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest, Turn
+from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
 from arena.profile.rules import RankFigures, figures, under_profiler
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
@@ -115,9 +115,9 @@ async def test_profile_waits_for_run_that_is_being_timed(open_app, until, screen
     its_turn, ends = asyncio.Event(), asyncio.Event()
 
     async def waits(request: ProfileRequest, tell) -> Profiled:
-        tell(Turn(waits=True))
+        tell(True)
         await its_turn.wait()
-        tell(Turn(waits=False))
+        tell(False)
         await ends.wait()
         return made()
 
@@ -244,7 +244,7 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
         return made_on_gpus()
 
     async def with_ncu(request: ProfileRequest, tell) -> NcuProfiled:
-        tell(Turn(waits=False))
+        tell(False)
         await ends.wait()
         return NcuProfiled(
             ncu_kernels(REPORT.read_text()), "application", 93.2, {"kernel": "LaunchFailed"}, request.ncu_file

@@ -12,7 +12,7 @@ import pytest
 from waiting import comes_true
 
 from arena.cli.profile import lane
-from arena.profile.profile_process import ProfileRequest, Turn, profile
+from arena.profile.profile_process import ProfileRequest, profile
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.profile.timeline import LanePiece, cells, chrome_trace, median_call
 from problems.catalogue import HOME
@@ -260,7 +260,7 @@ def request(source: str, device: str = "cpu") -> ProfileRequest:
 
 @pytest.mark.slow
 async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
-    told: list[Turn] = []
+    told: list[bool] = []
     timed = Lease(["cores"])
     while not timed.take():
         await asyncio.sleep(0.05)
@@ -269,12 +269,12 @@ async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
         while not told:
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
-        assert told == [Turn(waits=True)]
+        assert told == [True]
     finally:
         timed.close()
     while len(told) < 2:
         await asyncio.sleep(0.05)
-    assert told == [Turn(waits=True), Turn(waits=False)]
+    assert told == [True, False]
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
@@ -283,9 +283,9 @@ async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
 @pytest.mark.slow
 async def test_unwanted_profile_ends_with_its_world() -> None:
     before = set(children(os.getpid()))
-    told: list[Turn] = []
+    told: list[bool] = []
     made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told.append))
-    await comes_true(lambda: Turn(waits=False) in told)  # processes that it starts earlier end by themselves
+    await comes_true(lambda: False in told)  # processes that it starts earlier end by themselves
     (process,) = set(children(os.getpid())) - before
     await comes_true(lambda: len(tree(process)) >= 4)  # the profile's process, the launcher, the ranks
     world = tree(process)
