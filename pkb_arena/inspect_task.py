@@ -11,7 +11,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef, ToolError
 from inspect_ai.util import Store
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, read_template
@@ -43,12 +43,11 @@ def pkb(
 ) -> Task:
     """Writes kernels for the problems of ParallelKernelBench; the arena judges them on this machine.
 
-    problems, category, problem_class: which problems. agent: the model may compile and run up to `steps` kernels, and the
-    best one counts; else its one answer is judged. Other parameters are those of `pkb-arena run`.
+    problems, category, problem_class: which problems; each narrows the others. agent: the model may compile and run up to
+    `steps` kernels, and the best one counts; else its one answer is judged. Other parameters are those of `pkb-arena run`.
     """
-    chosen = ",".join(filter(None, (category and f"category:{category}", problem_class and f"class:{problem_class}")))
     terms = Terms(
-        problems=chosen or ",".join(map(str, problems if isinstance(problems, list) else [problems])),
+        problems=",".join(map(str, problems if isinstance(problems, list) else [problems])),
         preset=preset,
         world=world,
         device=device,
@@ -66,7 +65,10 @@ def pkb(
             metadata=row.facts,
         )
         for row in rows(terms)
+        if category in ("", row.problem.category) and problem_class in ("", row.problem.class_)
     ]
+    if not samples:
+        raise UsageError(f"no problem is in category {category!r} and class {problem_class!r}", "see `pkb-arena list`")
     return Task(
         dataset=MemoryDataset(samples, name="ParallelKernelBench"),
         solver=with_tools(terms, steps) if agent else one_answer(),

@@ -47,6 +47,15 @@ def _says(text: str, stop_reason: str = "stop") -> Any:
     return models.ModelOutput.from_content("mockllm/model", text, stop_reason=stop_reason)
 
 
+def test_category_and_class_narrow_the_problems(paths: Paths) -> None:
+    from pkb_arena.inspect_task import pkb
+
+    (sample,) = pkb(problems="1-12", category="tensor", problem_class="B", device="cpu").dataset
+    assert sample.metadata["id"] == 9
+    with pytest.raises(UsageError, match="no problem is in category"):
+        pkb(problems="1", category="tensor", device="cpu")
+
+
 def test_one_answer_is_judged(evaluate: Any) -> None:
     answers = [_says(f"```python\n{RIGHT}```"), _says("no kernel")]
     right, none = (sample.scores["verdict"] for sample in evaluate(answers).samples)
