@@ -36,9 +36,6 @@ MOST_TRIES = 10
 """Runs of a kernel until one has batches in which it can cheat."""
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
 _NUMBERED = re.compile(r"([aht])(\d\d)_")
-_FIELDS = {
-    *["expect", "problem", "preset", "twin", "device", "runs", "calls", "at_least_us", "not_faster", "label", "open"]
-}
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -137,8 +134,9 @@ def read_kernel(path: Path) -> AttackKernel:
     """Reads one kernel file. Raises UsageError."""
     source = path.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(source.partition('"""')[0]))
-    if unknown := fields.keys() - _FIELDS:
-        raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"choose from {', '.join(sorted(_FIELDS))}")
+    known = {*AttackKernel.__struct_fields__} - {"name", "attack", "source"}
+    if unknown := fields.keys() - known:
+        raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"choose from {', '.join(sorted(known))}")
     attack = TWIN if path.stem.startswith("honest") else "-"
     if numbered := _NUMBERED.match(path.stem):
         attack = f"{numbered[1].upper()}{int(numbered[2])}"
