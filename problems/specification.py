@@ -79,7 +79,7 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How outputs are compared. The defaults fit most problems."""
 
     oracle: str = "float64"
-    """float64: the baseline on inputs widened to float64; custom: `oracle` of inputs.py; baseline: the baseline itself."""
+    """float64: the baseline on inputs widened to float64; baseline: the baseline itself. `oracle` of inputs.py replaces both."""
     rms_floor: float = 0.0
     """Relative RMS error that is always accepted (a card's own bound), beside the limits derived from the baseline."""
     max_floor: float = 0.0
@@ -128,6 +128,8 @@ class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     """Sizes computed from the parameters, in order; each may use those above it."""
     arguments: dict[str, str] = {}
     """Of parameters of solution that are not drawn: a formula, or the name of a process group if theirs ends in "group"."""
+    capacity: str = ""
+    """A formula of the most bytes of a rank's outputs, if their sizes depend on data."""
     mutates: list[str] = []
     """Names of drawn tensors that the solution writes to; their final values are compared too."""
     check: CheckFile = CheckFile()
@@ -278,13 +280,13 @@ def _check(path: Path, file: Problem) -> None:
         fail("dtypes and worlds must not be empty")
     if unknown := [dtype for dtype in file.check.floors if dtype not in file.dtypes]:
         fail(f"check.floors has {unknown[0]!r}, which is not one of the problem's dtypes")
-    if file.check.oracle not in {"float64", "custom", "baseline"}:
-        fail(f"check.oracle {file.check.oracle!r} is not float64, custom or baseline")
+    if file.check.oracle not in {"float64", "baseline"}:
+        fail(f"check.oracle {file.check.oracle!r} is not float64 or baseline")
     try:
         for sizes in file.presets.values():
             file.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
             known = file.names(sizes, file.worlds[-1], file.dtypes[0])
-            for name, formula in file.arguments.items():
+            for name, formula in (file.arguments | {"capacity": file.capacity or "0"}).items():
                 if not name.endswith("group"):
                     evaluate(formula, known)
     except FormulaError as error:

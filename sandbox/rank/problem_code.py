@@ -85,7 +85,7 @@ class ProblemCode:
         canonical(outputs, setting) -> outputs           brings outputs into one order, if the order is free
         facts(tensors, setting, solution) -> Any         the third argument of canonical: facts of the inputs
         oracle(tensors, setting, solution) -> outputs    the exact result, if float64 inputs do not give it
-        capacity(setting) -> int                         most bytes of outputs, if sizes depend on data
+        capacity(setting) -> int                         as `capacity` in problem.toml, if no formula gives it
         READ_BY_ARGUMENTS: tuple of names                more tensors whose values `arguments` reads, such as flags. Those of
                                                          parameters without "Tensor" in their annotation are passed as numbers
     """
@@ -189,8 +189,10 @@ class ProblemCode:
 
     def capacity(self, setting: RankSetting) -> int | None:
         """The most bytes that outputs may need, or None if every call returns the same shapes."""
-        hook = getattr(self.inputs, "capacity", None)
-        return int(hook(setting)) if hook else None
+        if hook := getattr(self.inputs, "capacity", None):
+            return int(hook(setting))
+        formula = self.problem.capacity
+        return int(evaluate(formula, vars(setting.sizes))) if formula else None
 
     def with_copies(self, tensors: Leaves) -> Leaves:
         """These tensors, with private copies of those that a solution may write to."""
@@ -199,18 +201,16 @@ class ProblemCode:
     def call(self, solution: Callable[..., Any], tensors: Leaves, setting: RankSetting) -> Any:
         """Calls solution on private copies of the inputs that it may write to. Returns as `with_mutated`."""
         given = self.with_copies(tensors)
-        with torch.no_grad() if not getattr(self.inputs, "GRAD", True) else torch.enable_grad():
+        with torch.enable_grad():
             result = solution(*self.arguments(given, setting))
         return with_mutated(result, given, self.problem.mutates)
 
     def oracle(self, tensors: Leaves, setting: RankSetting) -> Any:
         """The exact result, in the shape of `call`'s (collective)."""
-        kind = self.problem.check.oracle
-        if kind == "baseline":
+        if hook := getattr(self.inputs, "oracle", None):
+            return hook(self.with_copies(tensors), setting, self.baseline)
+        if self.problem.check.oracle == "baseline":
             return self.call(self.baseline, tensors, setting)
-        if kind == "custom":
-            given = self.with_copies(tensors)
-            return self.inputs.oracle(given, setting, self.baseline)
         widened = {name: t.to(_WIDER.get(t.dtype, t.dtype)) for name, t in tensors.items()}
         return self.call(self.baseline, widened, setting.replace(dtype=torch.float64))
 

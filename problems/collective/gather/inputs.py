@@ -9,8 +9,3 @@ from problems.shared.inputs.dense import finite_bits, ranked, root
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: random finite bit patterns (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
     return {"tensor": ranked(setting, finite_bits, setting.sizes.M, setting.sizes.N), "dst": root(setting)}
-
-
-def capacity(setting: RankSetting) -> int:
-    """Bytes of [W, M, N]: any rank may be the root."""
-    return int(setting.world * setting.sizes.S)

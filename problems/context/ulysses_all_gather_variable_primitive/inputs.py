@@ -27,9 +27,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     gather_dim = setting.trial % min(s.layouts, 2)
     shape = (length, s.N) if gather_dim == 0 else (s.N, length)
     return {"x": finite_bits(setting, *shape), "gather_dim": torch.tensor(gather_dim)}
-
-
-def capacity(setting: RankSetting) -> int:
-    """One longest shard, 3M/2 positions from each other rank."""
-    positions = LONGEST * setting.sizes.M + (setting.world - 1) * (3 * setting.sizes.M // 2)
-    return positions * setting.sizes.N * setting.dtype.itemsize

@@ -29,8 +29,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     shape = tuple(extents[name] for name in layout)
     x = setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)
     return {"x": x, "scatter_dim": torch.tensor(scatter_dim), "gather_dim": torch.tensor(gather_dim)}
-
-
-def capacity(setting: RankSetting) -> int:
-    """The result has as many elements as the argument, in whatever shape."""
-    return setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

@@ -14,10 +14,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     order, seq_dim, head_dim = _ORDERS[setting.trial % min(s.layouts, len(_ORDERS))]
     x = setting.randn(*(getattr(s, name) for name in order))
     return {"x": x, "seq_dim": torch.tensor(seq_dim), "head_dim": torch.tensor(head_dim)}
-
-
-def capacity(setting: RankSetting) -> int:
-    """The argument padded to a multiple of W positions."""
-    s = setting.sizes
-    padded = -(-s.S // setting.world) * setting.world
-    return s.B * padded * s.A * s.D * setting.dtype.itemsize

@@ -24,8 +24,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     x = setting.randn(*(getattr(s, name) for name in order))
     names = ("seq_dim", "head_dim", "unpadded_dim_size")
     return {"x": x} | dict(zip(names, map(torch.tensor, (*dims, unpadded)), strict=True))
-
-
-def capacity(setting: RankSetting) -> int:
-    """As many elements as the argument, before trimming."""
-    return setting.sizes.n * setting.dtype.itemsize

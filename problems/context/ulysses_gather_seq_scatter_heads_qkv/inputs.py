@@ -33,8 +33,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, Any]:
     """No trimming is None."""
     return {"unpadded_dim_size": int(tensors["unpadded_dim_size"]) or None}
-
-
-def capacity(setting: RankSetting) -> int:
-    """As many elements as the argument, before trimming."""
-    return setting.sizes.n * setting.dtype.itemsize

@@ -93,10 +93,3 @@ def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[st
         "last_occluded": tensors["occluded"][: sum(counts)],
         "iou_threshold": 0.7 if setting.distribution == "upstream" else 0.6999,
     }
-
-
-def capacity(setting: RankSetting) -> int:
-    """All places taken on all ranks."""
-    s = setting.sizes
-    element = max(4, setting.dtype.itemsize)
-    return int(setting.world * s.n * (s.mask + 2) * element) + 4096

@@ -35,8 +35,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "input_split_sizes": counts[setting.rank],
         "output_split_sizes": counts[:, setting.rank],
     }
-
-
-def capacity(setting: RankSetting) -> int:
-    """All rows of all ranks."""
-    return setting.world * setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

@@ -20,13 +20,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "output_splits": receive,
         "num_global_tokens_per_local_expert": arriving,
     }
-
-
-def capacity(setting: RankSetting) -> int:
-    """Rows, the map, the permutation, the shape.
-
-    Every rank favours experts of its own, so no rank comes near four times the mean number of rows.
-    """
-    s = setting.sizes
-    rows = min(setting.world, 4) * s.M * s.K
-    return rows * s.N * setting.dtype.itemsize + 8 * s.E * s.M + 8 * s.K * s.M + 64

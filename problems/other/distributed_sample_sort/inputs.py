@@ -34,8 +34,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> dict[str, torch.Tensor]:
     """The keys that there are."""
     return {"local_shard": tensors["keys"][: int(tensors["count"])]}
-
-
-def capacity(setting: RankSetting) -> int:
-    """No rank ends with more keys than the largest shard had."""
-    return int((setting.sizes.keys + 1) * 8) + 4096

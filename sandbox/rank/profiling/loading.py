@@ -3,6 +3,7 @@
 import os
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,7 @@ class ProfiledCalls:
     def prepared(self) -> Callable[[], Any]:
         """The next call, with its arguments."""
         self._turn = (self._turn + 1) % len(self._sets)
-        arguments = self._kept[self._turn] or self._arguments(self._sets[self._turn])
-        grad = getattr(self._code.inputs, "GRAD", True)
-
-        def call() -> Any:
-            with torch.set_grad_enabled(grad):
-                return self._solution(*arguments)
-
-        return call
+        return partial(self._solution, *(self._kept[self._turn] or self._arguments(self._sets[self._turn])))
 
     def _arguments(self, drawn: Leaves) -> tuple[Any, ...]:
         return self._code.arguments(self._code.with_copies(drawn), self._setting)
