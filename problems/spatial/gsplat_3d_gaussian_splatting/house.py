@@ -81,11 +81,14 @@ template <class T> static __device__ bool project(
 static __device__ i64 share_of(i64 n) { return ((n + gridDim.x - 1) / gridDim.x + 31) / 32 * 32; }
 // Counts this rank's Gaussians that each camera of all ranks sees. lenses: [W][cameras][LENS], symmetric. places:
 // [W][cameras][blocks], where a block's records of a camera begin among those that this rank sends to the owner. masks:
-// [W][cameras][n / 32], a bit for each Gaussian, set if it is visible; `deliver` reads them, so that both launches decide alike.
+// [W][cameras][n / 32], a bit for each Gaussian, set if it is visible; `deliver_records` reads them, so that both decide alike.
 // totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner. size: records that
 // this rank receives.
-template <class T> static __device__ void count(const Px& px, const Gaussians<T>& from, const T* viewmats, const T* Ks,
-        float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done, i64* size, const Scene& scene) {
+extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
+        const TYPE* viewmats, const TYPE* Ks, float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done,
+        i64* size, i64 n, i64 cameras, float width, float height, float eps2d, float near, float far) {
+    const Gaussians<TYPE> from = {means, quats, scales};
+    const Scene scene = {n, cameras, 0, width, height, eps2d, near, far};
     const u32 turn = px_turn(px, blockIdx.x), last = 1000;
     for (int i = threadIdx.x; i < px.world * scene.cameras * LENS; i += blockDim.x) {  // every block sends all ranks the same
         const int number = i % (scene.cameras * LENS), camera = number / LENS, e = number % LENS;
@@ -132,13 +135,16 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         for (int source = 0; source < px.world; ++source) *size += totals[source * px.world + px.rank];
     }
 }
-// The eight results of a rank, symmetric. offsets.at[r] is added to the indices of Gaussians in the records for rank r.
-template <class T> struct Records { i64 *cameras, *gaussians; int* radii; T *means2d, *depths, *conics, *opacities, *colors; };
-// Projects the visible Gaussians again and stores their records at the cameras' owners. A block gathers up to TILE records in
-// shared memory, and writes them to each result as one run.
-template <class T> static __device__ void deliver(const Px& px, const Gaussians<T>& from, const T* opacities, const T* colors,
-        const float* lenses, const u32* masks, const u32* places, const u32* begins, const Records<T>& to,
-        const PxNumbers& offsets, const Scene& scene) {
+// camera_ids to to_colors: the eight results of a rank, symmetric. offsets.at[r] is added to the indices of Gaussians in the
+// records for rank r. Projects the visible Gaussians again and stores their records at the cameras' owners. A block gathers up to
+// TILE records in shared memory, and writes them to each result as one run.
+extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
+        const TYPE* opacities, const TYPE* colors, const float* lenses, const u32* masks, const u32* places, const u32* begins,
+        i64* camera_ids, i64* gaussian_ids, int* all_radii, TYPE* means2d, TYPE* depths, TYPE* conics, TYPE* to_opacities,
+        TYPE* to_colors, PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d,
+        float near, float far) {
+    const Gaussians<TYPE> from = {means, quats, scales};
+    const Scene scene = {n, cameras, channels, width, height, eps2d, near, far};
     __shared__ float values[TILE][6];
     __shared__ int radii[TILE][2];
     __shared__ u32 who[TILE];
@@ -163,40 +169,25 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
             }
             __syncthreads();
             for (u32 r = threadIdx.x; r < all; r += blockDim.x) {
-                px_at(px, owner, to.cameras)[at + r] = view % scene.cameras;
-                px_at(px, owner, to.gaussians)[at + r] = who[r] + offsets.at[owner];
-                px_at(px, owner, to.depths)[at + r] = from_float<T>(values[r][2]);
-                px_at(px, owner, to.opacities)[at + r] = opacities[who[r]];
+                px_at(px, owner, camera_ids)[at + r] = view % scene.cameras;
+                px_at(px, owner, gaussian_ids)[at + r] = who[r] + offsets.at[owner];
+                px_at(px, owner, depths)[at + r] = from_float<TYPE>(values[r][2]);
+                px_at(px, owner, to_opacities)[at + r] = opacities[who[r]];
             }
             for (u32 r = threadIdx.x; r < 2 * all; r += blockDim.x) {
-                px_at(px, owner, to.radii)[2 * at + r] = radii[r / 2][r % 2];
-                px_at(px, owner, to.means2d)[2 * at + r] = from_float<T>(values[r / 2][r % 2]);
+                px_at(px, owner, all_radii)[2 * at + r] = radii[r / 2][r % 2];
+                px_at(px, owner, means2d)[2 * at + r] = from_float<TYPE>(values[r / 2][r % 2]);
             }
             for (u32 r = threadIdx.x; r < 3 * all; r += blockDim.x)
-                px_at(px, owner, to.conics)[3 * at + r] = from_float<T>(values[r / 3][3 + r % 3]);
+                px_at(px, owner, conics)[3 * at + r] = from_float<TYPE>(values[r / 3][3 + r % 3]);
             for (u32 r = threadIdx.x; r < scene.channels * all; r += blockDim.x)
-                px_at(px, owner, to.colors)[scene.channels * at + r] =
+                px_at(px, owner, to_colors)[scene.channels * at + r] =
                     colors[who[r / scene.channels] * scene.channels + r % scene.channels];
             at += all;
             __syncthreads();  // all threads have read the tile
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the records of all ranks have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
-        const TYPE* viewmats, const TYPE* Ks, float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done,
-        i64* size, i64 n, i64 cameras, float width, float height, float eps2d, float near, float far) {
-    count<TYPE>(px, {means, quats, scales}, viewmats, Ks, lenses, masks, places, totals, begins, done, size,
-        {n, cameras, 0, width, height, eps2d, near, far});
-}
-extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
-        const TYPE* opacities, const TYPE* colors, const float* lenses, const u32* masks, const u32* places, const u32* begins,
-        i64* camera_ids, i64* gaussian_ids, int* radii, TYPE* means2d, TYPE* depths, TYPE* conics, TYPE* to_opacities,
-        TYPE* to_colors, PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d,
-        float near, float far) {
-    deliver<TYPE>(px, {means, quats, scales}, opacities, colors, lenses, masks, places, begins,
-        {camera_ids, gaussian_ids, radii, means2d, depths, conics, to_opacities, to_colors}, offsets,
-        {n, cameras, channels, width, height, eps2d, near, far});
 }
 """
 kernel_for = cuda.lazy(cuda_text("prefix") + SOURCE)
