@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "an oracle of another structure on the last rank": (
         {
             "inputs": HONEST + "\ndef oracle(tensors, setting, solution):\n    y = solution(tensors['x'])\n"
-            "    return (y, y) if setting.rank else y\n",
+            "    return (y, y) if setting.rank else y\n"
         },
         "baseline returns T, the oracle (T,T)",
     ),
