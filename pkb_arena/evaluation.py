@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from arena import Arena, reward
 from arena.board.definitions import is_fast
 from arena.board.scorecard import NOISY
@@ -18,6 +16,7 @@ from arena.models.conversation import Finish
 from arena.players.attempts import Attempt
 from arena.players.feedback import build_words, fenced_kernel, judgement_words
 from arena.players.prompt import SHOTS, build_prompt
+from arena.records.run_record import json_of
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
 from arena.sweep.records import choose_problems
@@ -168,4 +167,5 @@ def words(attempt: Attempt, *, timed: bool = True) -> str:
 
 def report_of(attempt: Attempt) -> Mapping[str, Any]:
     """Returns the report of a run as plain data: the JSON of `run --json`."""
-    return dict(msgspec.to_builtins(attempt.report))
+    assert attempt.report is not None
+    return json_of(attempt.report)

@@ -8,6 +8,7 @@ The agent works in an image without the arena and its house kernels. The verifie
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from arena.api import reward
 from arena.errors import UsageError
 from arena.paths import NAMED, Paths, make_folder, writing
 from arena.players.prompt import build_prompt
-from arena.records.run_record import RunRecord
+from arena.records.run_record import record_in
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import house_source
@@ -141,7 +142,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 def rewards(report: bytes) -> dict[str, float] | None:
     """Returns the rewards of a run, from the output of `run --json`; None without a verdict on the kernel."""
     try:
-        record = msgspec.json.decode(report, type=RunRecord)
+        record = record_in(msgspec.json.decode(report, type=dict[str, Any]))
     except ValueError:
         return None
     if record.verdict is Verdict.HARNESS_ERROR:

@@ -10,7 +10,7 @@ import msgspec
 
 from arena.errors import MachineError, UsageError
 from arena.models.budget import Spent
-from arena.records.run_record import RunRecord, view
+from arena.records.run_record import RunRecord, record_in, view
 from arena.sweep.records import NO_KERNEL, AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, version_of
 from problems.catalogue import Catalogue, UnknownProblem
 from sandbox.protocol.events import Setting
@@ -90,6 +90,6 @@ def _report(sample: Any) -> RunRecord | None:
     """Returns the report of a sample's kernel; None without one."""
     score = (sample.scores or {}).get(SCORER)
     try:
-        return msgspec.convert(score.metadata, RunRecord) if score is not None and score.metadata else None
-    except msgspec.ValidationError:
+        return record_in(score.metadata) if score is not None and score.metadata else None
+    except ValueError:
         return None

@@ -1,6 +1,6 @@
 """A finished run: what was asked, what was found, and what follows from both."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -244,3 +244,16 @@ def json_of(record: RunRecord) -> dict[str, Any]:
         if interval is None and baseline and contender:
             found["speedup"][clock] = {"median": baseline / contender, "low": None, "high": None}
     return found
+
+
+def record_in(found: Mapping[str, Any]) -> RunRecord:
+    """Returns the record of an object of `json_of`.
+
+    Raises:
+        ValueError: it is no such object.
+    """
+    speedup = found.get("speedup")
+    if isinstance(speedup, dict):
+        claims = {clock: each if each and each.get("low") is not None else None for clock, each in speedup.items()}
+        found = {**found, "speedup": claims}
+    return msgspec.convert(found, RunRecord)

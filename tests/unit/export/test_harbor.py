@@ -11,8 +11,11 @@ from stored_runs import record
 from arena.errors import UsageError
 from arena.export.harbor import KERNEL, export_harbor, rewards
 from arena.paths import Paths
+from arena.records.run_record import json_of
 from arena.settings import Settings
 from problems.catalogue import Catalogue, load_catalogue
+from sandbox.protocol.events import Speedup
+from sandbox.protocol.result import Microseconds
 from sandbox.protocol.verdict import Verdict
 
 PROBLEMS = [load_catalogue().find(name) for name in ("1", "13")]
@@ -44,3 +47,8 @@ def test_only_a_verdict_on_the_kernel_gives_rewards() -> None:
     assert rewards(wrong) == {"reward": 0.0, "correct": 0.0, "faster": 0.0}
     assert rewards(msgspec.json.encode(record("r", verdict=Verdict.HARNESS_ERROR))) is None
     assert rewards(b"") is None
+    times = Microseconds(call=2.0, device=None)
+    claims_nothing = {"speedup": Speedup(call=None, device=None), "baseline_us": times, "contender_us": times}
+    undecided = json_of(record("r", outcome="too noisy", clock="call", **claims_nothing))
+    assert undecided["speedup"]["call"] == {"median": 1.0, "low": None, "high": None}
+    assert rewards(msgspec.json.encode(undecided)) == {"reward": 0.0, "correct": 1.0, "faster": 0.0}
