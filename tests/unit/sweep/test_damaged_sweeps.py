@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from stored_runs import cell_result
 
 from arena.board.gathering import gather
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.json_lines import Follower
+from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import (
     JournalDamaged,
     SweepJournal,
@@ -28,6 +29,7 @@ from arena.sweep.journal import (
     plan_to_go_on,
     read_lines,
     same_plan,
+    sweep_path,
 )
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, Unanswered, Written
 from problems.catalogue import load_catalogue
@@ -171,3 +173,24 @@ def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
     found = gather(paths, load_catalogue([]))
     assert [card.player for card in found.cards] == ["agent:s"]
     assert ["link.jsonl: No such file" in left.what for left in found.left_out] == [True]
+
+
+def test_grid_expects_the_rest_at_its_pace() -> None:
+    plan = msgspec.structs.replace(PLAN, attempts=5)
+    grid = SweepGrid()
+    for line in (SweepSession(at=1.0, plan=plan, machines=[HERE], arena="0"), answer(1), answer(2)):
+        grid.apply(line)
+    assert (grid.left_s, grid.total, grid.results) == (None, 5, 0)
+    for at, attempt, verdict in ((3.0, 1, "HARNESS_ERROR"), (5.0, 1, "PASS"), (11.0, 2, "WRONG_RESULT")):
+        grid.apply(msgspec.structs.replace(result(attempt, verdict), at=at))
+    assert (grid.results, grid.passed, grid.usd, grid.last_at) == (2, 1, 1.0, 11.0)
+    assert grid.left_s == pytest.approx(3 * 10 / 3)
+    assert (grid.squares["allreduce", "agent:s"].written, grid.squares["allreduce", "agent:s"].waiting) == (2, 0)
+
+
+def test_names_of_sweeps(tmp_path: Path) -> None:
+    for name in ("x" * 80, "a-b_c.1"):
+        assert sweep_path(tmp_path, name) == tmp_path / f"{name}.jsonl"
+    for name in ("", "a/b", ".x", "x" * 81, "a b"):
+        with pytest.raises(UsageError, match="cannot be a sweep's name"):
+            sweep_path(tmp_path, name)

@@ -22,6 +22,7 @@ from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
 from arena.players.make_player import FilePlayer, ModelPlayer
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
+from arena.records.header import read_events
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
@@ -31,6 +32,7 @@ from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems,
 from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Log
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -114,6 +116,14 @@ async def test_every_cell_is_judged_once_over_sessions(paths: Paths) -> None:
     assert again.progress.judged == 0
     assert len(player.asked) == 12
     assert len(results(paths)) == 12
+    assert all(0 <= result.seconds < PATIENCE_S for result in results(paths))
+
+
+async def test_measuring_time_is_plans_or_settings(paths: Paths) -> None:
+    for seconds in (None, 4.0):
+        await played(paths, plan_for("1", seconds=seconds), [Scripted("budget", name=f"s{seconds}")])
+    said = [event.text for path in paths.runs.glob("*.jsonl") for event in read_events(path) if isinstance(event, Log)]
+    assert sorted(said) == ["a budget of 2.5 s", "a budget of 4 s"]
 
 
 async def test_pending_result_counts_in_interrupted_sweep(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
