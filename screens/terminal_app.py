@@ -356,6 +356,11 @@ class TerminalApp(App[None]):
             return False
         return node._pruning or not node.is_attached or _screen_of(node) not in self.screen_stack
 
+    def notify(self, message: str, **how: Any) -> None:
+        """Shows a message, unless it is still shown: a held key would cover the screen with it."""
+        if all(message != each.message for each in self._notifications):
+            super().notify(message, **how)
+
     def bell(self) -> None:
         if not self._away:
             super().bell()

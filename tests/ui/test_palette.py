@@ -30,8 +30,10 @@ async def test_help_and_quit_are_in_force_in_palette(open_app, until) -> None:
 async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
     async with open_app() as (app, pilot):
         for key, said in (("ctrl+c", "ctrl+q quits"), ("ctrl+z", "Not suspended")):
-            await pilot.press(key)
+            await pilot.press(key, key)
             await until(pilot, lambda: any(said in str(note.message) for note in app._notifications))  # noqa: B023
+            shown = [note.message for note in app._notifications]
+            assert len(shown) == len({*shown})
         await pilot.press("ctrl+p")
         before = app.screen
         before.dismiss()
