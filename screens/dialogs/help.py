@@ -174,7 +174,7 @@ class HelpScreen(Reader):
         super().on_mount()
         page = self.query_one(VerticalScroll)
         page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
-        page.border_subtitle = f"/ search · {self.key_words('help')} keys beside the screen · esc back"
+        page.border_subtitle = f"/ search · {self.key_words('help')} keys beside it · esc back"
 
     async def _mount_the_rest(self) -> None:
         await super()._mount_the_rest()

@@ -46,7 +46,7 @@ class MachineDialog(Dialog[str | None]):
         self._reading = False
 
     def compose(self) -> ComposeResult:
-        with self.frame("This machine", "sweep: n new · x stops · r resumes · ^r renames · esc", classes="large"):
+        with self.frame("This machine", "sweep: n new · x stop · r resume · ^r name · esc", classes="large"):
             yield FigureTable(id="work")
             yield PlainStatic("reading…", id="report")
 

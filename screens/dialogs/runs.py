@@ -58,7 +58,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     def compose(self) -> ComposeResult:
         title = printable(f"{self.HEAD} · {self.problem.id} · {self.problem.title}")
-        keys = f"{self.KEYS}/ search · n note · m mark · s sort · x void · esc"
+        keys = f"esc · {self.KEYS}/ search · n note · m mark · s sort · x void"
         with self.frame(title, keys, classes="large"):
             yield PlainStatic("reading…", id="said")
             yield FilterInput("words of any column, or marked", id="search", of="#runs")

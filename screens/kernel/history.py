@@ -31,7 +31,7 @@ class HistoryScreen(RunsDialog):
 
     CSS_PATH: ClassVar[Any] = [*RunsDialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     HEAD: ClassVar[str] = "History"
-    KEYS: ClassVar[str] = "enter restore · space diff · f file · t time · "
+    KEYS: ClassVar[str] = "enter restore · space diff · t time · "
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
@@ -101,10 +101,9 @@ class HistoryScreen(RunsDialog):
                 words = "A run is listed when it has ended." if self.session.busy else "Nothing kept yet."
                 self.query_one("#said", PlainStatic).update(f"{words} {_KEPT}")
             return
-        if self.one_file:
-            self.query_one("#said", PlainStatic).update(
-                f"{len(self.entries)} changes of {self.file}. f shows all files."
-            )
+        if self.editors.files and not (isinstance(entry, RunRecord) and entry.voided):
+            found, shown = ("changes of " + self.file, "all files") if self.one_file else ("runs", f"only {self.file}")
+            self.query_one("#said", PlainStatic).update(f"{len(self.entries)} {found}. f shows {shown}.")
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:
             source.show(f"# the text of {name} is not in the workspace", MAIN)
