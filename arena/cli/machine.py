@@ -9,11 +9,11 @@ from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, json_option, open_session, setting_options
 from arena.cli.output import green, print_found, print_json, print_line, red, say, while_it_is_read
 from arena.errors import ArenaError, UsageError
-from arena.machine.calibration import Calibration, in_units, keep
+from arena.machine.calibration import Calibration, in_units, keep, stored_as
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding, as_script
 from arena.machine.finding import fix_plan as plan_fixes
-from arena.machine.transfers import StoredTransfers, keep_transfers, report_lines, stored_transfers, transfers_finding
+from arena.machine.transfers import StoredTransfers, report_lines, transfers_finding
 from arena.paths import find_paths, make_folder
 from arena.players.program.jailed import program_findings
 from arena.runs.clock_findings import ClockResolution, clock_finding, clock_resolutions
@@ -90,7 +90,7 @@ def calibrate(choice: Choice, as_json: bool) -> None:
 
 async def _calibrate(session: CliSession, setting: Setting) -> Calibration:
     async with Engine(session.paths) as engine:
-        return keep(session.paths.calibrations, await engine.calibrate(setting))
+        return keep(Calibration, session.paths.calibrations, await engine.calibrate(setting))
 
 
 def _figure(name: str, value: float) -> str:
@@ -117,7 +117,7 @@ def transfers(choice: Choice, stored: bool, as_json: bool) -> None:
 
 
 def _stored(session: CliSession, setting: Setting) -> StoredTransfers:
-    found = stored_transfers(session.paths.calibrations, setting.device, setting.world)
+    found = stored_as(StoredTransfers, session.paths.calibrations, setting.device, setting.world)
     if found is None:
         raise UsageError(
             f"nothing was measured here with {setting.world} ranks on {setting.device}", "run `pkb-arena transfers`"
@@ -133,7 +133,7 @@ async def _measured(session: CliSession, setting: Setting) -> StoredTransfers:
     make_folder(session.paths.calibrations)  # refuses before the measurement
     async with Engine(session.paths) as engine:
         engine.subscribe(listen)
-        return keep_transfers(session.paths.calibrations, await engine.time_transfers(setting))
+        return keep(StoredTransfers, session.paths.calibrations, await engine.time_transfers(setting))
 
 
 def _as_json(found: StoredTransfers) -> dict[str, object]:

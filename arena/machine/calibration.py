@@ -1,12 +1,10 @@
 """Stored measurements of this machine: peaks for the roofline, differences of worlds, times of baseline variants."""
 
 import datetime
-import hashlib
-import math
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -37,8 +35,9 @@ def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What all stored measurements have."""
+    """What all stored measurements have. SUFFIX: of its file's name."""
 
+    SUFFIX: ClassVar[str] = ""
     device: str
     world: int
     seconds: float
@@ -55,27 +54,27 @@ class Calibration(Stored, frozen=True, kw_only=True):
     peaks: dict[str, float]
 
 
-def keep_as(kind: type[Kept], path: Path, event: Calibrated | TransfersTimed) -> Kept:
+def _file(kind: type[Stored], folder: Path, device: str, world: int) -> Path:
+    return folder / f"{device}-{world}{kind.SUFFIX}.json"
+
+
+def keep(kind: type[Kept], folder: Path, event: Calibrated | TransfersTimed) -> Kept:
     """Stores a measurement that was made now. Raises FolderUnwritable."""
     found = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     kept = kind(**found, date=date, torch=installed_version("torch") or "")
-    write_stored(path, kept)
+    write_stored(_file(kind, folder, event.device, event.world), kept)
     return kept
 
 
-def _file(folder: Path, device: str, world: int) -> Path:
-    return folder / f"{device}-{world}.json"
-
-
-def keep(folder: Path, event: Calibrated) -> Calibration:
-    """Stores a calibration. Raises FolderUnwritable."""
-    return keep_as(Calibration, _file(folder, event.device, event.world), event)
+def stored_as(kind: type[Kept], folder: Path, device: str, world: int) -> Kept | None:
+    """Returns the stored measurement; None if there is none or the file is damaged."""
+    return read_stored(_file(kind, folder, device, world), kind)
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
     """Returns the stored peaks for this device and world size; empty if there are none or the file is damaged."""
-    found = read_stored(_file(folder, setting.device, setting.world), Calibration)
+    found = stored_as(Calibration, folder, setting.device, setting.world)
     return found.peaks if found is not None else {}
 
 
@@ -99,14 +98,10 @@ A damaged file counts as no history.
 """
 
 
-def _within(value: float) -> bool:
-    return math.isfinite(value) and LEAST <= value <= MOST
-
-
 def _offsets_file(folder: Path, setting: Setting) -> Path:
     """One for each machine, driver, torch, set of devices and world size."""
     devices = kind_of(setting.device).lease_names(setting.world)
-    key = hashlib.sha256("\n".join([this_machine(setting.device).digest, *devices]).encode()).hexdigest()[:12]
+    key = sha256("\n".join([this_machine(setting.device).digest, *devices]).encode()).hexdigest()[:12]
     return folder / f"{PREFIX}{setting.device}-{setting.world}-{key}.json"
 
 
@@ -119,7 +114,7 @@ def offsets_for(folder: Path, setting: Setting) -> dict[str, list[float]]:
 def _sound(masses: dict[str, list[float]]) -> dict[str, list[float]]:
     """Returns the log masses of tau that are complete and within limits, by clock and class of call length."""
     found = list(masses.items())[:MOST_CLASSES]
-    return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
+    return {name: mass for name, mass in found if len(mass) == VALUES and all(LEAST <= value <= MOST for value in mass)}
 
 
 def keep_offsets(folder: Path, event: WorldOffsets) -> None:
@@ -143,10 +138,8 @@ def _times_file(folder: Path, setting: Setting) -> Path:
 
 
 def keep_times(folder: Path, setting: Setting, word: str, times: Microseconds) -> None:
-    """Stores the times of one baseline variant in a setting. Raises OSError if the folder cannot be written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = times_for(folder, setting) | {word: times}
-    write_atomically(_times_file(folder, setting), msgspec.json.encode(found))
+    """Stores the times of one baseline variant in a setting. Raises FolderUnwritable."""
+    write_stored(_times_file(folder, setting), times_for(folder, setting) | {word: times})
 
 
 def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:

@@ -4,10 +4,9 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arena.machine.calibration import Stored, keep_as, read_stored
+from arena.machine.calibration import Stored, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import TransfersTimed
 from sandbox.protocol.result import Transfers, gigabytes_per_second
 
 COMMAND = "pkb-arena transfers"
@@ -16,26 +15,10 @@ NEAR = 1.05
 
 
 class StoredTransfers(Stored, frozen=True, kw_only=True):
-    """One stored measurement."""
+    """One stored measurement, beside the calibration."""
 
+    SUFFIX = "-transfers"
     transfers: Transfers
-
-
-def _file(folder: Path, device: str, world: int) -> Path:
-    return folder / f"{device}-{world}-transfers.json"
-
-
-def keep_transfers(folder: Path, event: TransfersTimed) -> StoredTransfers:
-    """Stores a measurement beside the calibration. Raises FolderUnwritable."""
-    return keep_as(StoredTransfers, _file(folder, event.device, event.world), event)
-
-
-def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
-    """Returns the stored measurement; None if there is none or the file is damaged."""
-    return read_stored(_file(folder, device, world), StoredTransfers)
-
-
-# --- texts -----------------------------------------------------------------------------------------------------
 
 
 def size_words(nbytes: int) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.machine.calibration import in_units, peaks_for
+from arena.machine.calibration import in_units, peaks_for, stored_as
 from arena.machine.facts import gpu_details, installed_version, processor
 from arena.machine.gpu_topology import GpuPair, topology
-from arena.machine.transfers import prompt_lines, stored_transfers
+from arena.machine.transfers import StoredTransfers, prompt_lines
 from arena.models.conversation import EXAMPLES, TEMPLATES, Conversation, Message, fill_template, read_template
 from arena.paths import Paths
 from arena.players.feedback import fenced_kernel, foreign, judgement_facts
@@ -120,7 +120,7 @@ def machine_card(setting: Setting, paths: Paths) -> str:
     if peaks:
         lines += ["", "Measured on this machine, per rank with all ranks busy:", ""]
         lines += [f"- {name.replace('_', ' ')}: {_figure(name, value)}" for name, value in peaks.items()]
-    transfers = stored_transfers(paths.calibrations, setting.device, setting.world)
+    transfers = stored_as(StoredTransfers, paths.calibrations, setting.device, setting.world)
     if transfers is not None:
         lines += ["", *prompt_lines(transfers)]
     return "\n".join(lines)

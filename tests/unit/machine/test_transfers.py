@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from arena.machine import transfers
+from arena.machine.calibration import keep, stored_as
+from arena.machine.transfers import StoredTransfers
 from arena.paths import Paths
 from sandbox.protocol.events import TransfersTimed
 from sandbox.protocol.result import PairTimes, Transfers
@@ -73,9 +75,9 @@ def test_tables_fit_the_terminal_and_have_every_figure(width: int) -> None:
 def test_stored_transfers_are_told_by_doctor_and_models(paths: Paths) -> None:
     folder = paths.calibrations
     assert transfers.transfers_finding(folder).state == "limited"
-    kept = transfers.keep_transfers(folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
-    assert transfers.stored_transfers(folder, "cuda", 2) == kept
-    assert transfers.stored_transfers(folder, "cuda", 4) is None
+    kept = keep(StoredTransfers, folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
+    assert stored_as(StoredTransfers, folder, "cuda", 2) == kept
+    assert stored_as(StoredTransfers, folder, "cuda", 4) is None
     found = transfers.transfers_finding(folder)
     assert (found.state, found.advice) == ("ok", "")
     assert found.found == "2 GPUs: SM stores to 512 KB, copy engine above"
@@ -86,16 +88,18 @@ def test_stored_transfers_are_told_by_doctor_and_models(paths: Paths) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"device": 3}'])
 def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
-    transfers.keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    timed = TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0)
+    keep(StoredTransfers, paths.calibrations, timed)
     (file,) = paths.calibrations.iterdir()
     Path(file).write_bytes(damage)
-    assert transfers.stored_transfers(paths.calibrations, "cpu", 2) is None
+    assert stored_as(StoredTransfers, paths.calibrations, "cpu", 2) is None
     assert transfers.transfers_finding(paths.calibrations).state == "limited"
 
 
 def test_file_of_today_can_be_read_by_names(paths: Paths) -> None:
     """Scripts read this file, too."""
-    transfers.keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    timed = TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0)
+    keep(StoredTransfers, paths.calibrations, timed)
     found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())
     assert found["transfers"]["pairs"][0]["us"]["TMA"] == [3.1, 7.0, 740.0]
 
@@ -108,7 +112,7 @@ def test_two_h100_as_the_terminal_shows_them(width: int) -> None:
     """transfers.json was measured on two H100 GPUs; the texts beside it are what the command prints for it."""
     measured = msgspec.json.decode((PICTURES / "transfers.json").read_bytes())
     pairs = [PairTimes(tuple(pair["ranks"]), pair["us"]) for pair in measured["pairs"]]
-    stored = transfers.StoredTransfers(
+    stored = StoredTransfers(
         transfers=Transfers(measured["sizes"], pairs, measured["absent"]),
         **{name: measured[name] for name in ("device", "world", "seconds", "date", "torch")},
     )

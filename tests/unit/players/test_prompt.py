@@ -14,8 +14,8 @@ from stored_runs import result as run_result
 
 import sandbox.kit
 from arena.errors import UsageError
-from arena.machine.calibration import Calibration
-from arena.machine.transfers import keep_transfers
+from arena.machine.calibration import Calibration, keep
+from arena.machine.transfers import StoredTransfers
 from arena.models.answer import ModelAnswer
 from arena.models.budget import BudgetPool, Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Usage, read_template
@@ -110,7 +110,8 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
 
 def test_measured_transfers_are_told_for_their_setting(paths: Paths) -> None:
     found = Transfers([2048], [PairTimes((0, 1), {"SM stores": [2.5], "NCCL": [11.0]})])
-    keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
+    timed = TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0)
+    keep(StoredTransfers, paths.calibrations, timed)
     assert "microseconds of one block" not in str(prompt("1", paths))
     text = str(prompt("1", paths, device="cuda"))
     assert "| block | SM stores | NCCL |\n|---|---|---|\n| 2 KB | 2.50 | 11.0 |" in text
