@@ -113,11 +113,11 @@ async def test_draft_of_another_file_is_offered(open_app, until, screen_text) ->
 
 async def test_file_is_added_to_folder(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f15")
+        await pilot.press("f19")
         await until(pilot, lambda: any("This kernel is one file" in str(note.message) for note in app._notifications))
         screen = await open_folder(app, pilot, until, {})
         for name in ("../up.cu", "ops.cu"):
-            await pilot.press("f15")
+            await pilot.press("f19")
             await until(pilot, lambda: isinstance(app.screen, Ask))
             await pilot.press(*name, "enter")
         await until(pilot, lambda: screen.view == "ops.cu")
