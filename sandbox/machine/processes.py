@@ -59,24 +59,25 @@ def tree(pid: int) -> list[int]:
 def signal_tree(pid: int, number: int) -> list[int]:
     """Sends a signal to a process and all its descendants; returns their ids."""
     pids = tree(pid)
-    for target in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(target, number)
+    send(pids, number)
     return pids
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Sends a signal to processes, as far as they exist and this process may."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def pause(pids: Iterable[int]) -> None:
     """Stops processes."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGSTOP)
+    send(pids, signal.SIGSTOP)
 
 
 def resume(pids: Iterable[int]) -> None:
     """Continues stopped processes."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)
+    send(pids, signal.SIGCONT)
 
 
 def pin(pid: int, cores: Iterable[int]) -> None:

@@ -154,25 +154,17 @@ def start(
         return _forked(spec, plan, bound, folder, servers)
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
-    with _wrapped(spec, argv, folder.path) as wrapped:
-        process = subprocess.Popen(
-            bound.starts(wrapped.argv),
-            pass_fds=[*passed, *wrapped.fds],
-            stdin=subprocess.DEVNULL,
-            stdout=plan.pipes[0],
-            stderr=plan.pipes[0],
-            env=wrapped.env,
-            cwd=folder.path,
-            start_new_session=True,
+    with wrapped_for(spec, argv, folder.path) as wrapped:
+        return StartedProgram(
+            started(bound, wrapped, folder.path, subprocess.DEVNULL, plan.pipes[0], plan.pipes[0], passed)
         )
-    return StartedProgram(process)
 
 
 def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolder, servers: ForkServers) -> Forked:
     """Builds a jail around a process that does nothing, if the profile has one, and orders the fork of the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
-        wrapped = afterwards.enter_context(_wrapped(spec, list(joining.HOLD), folder.path))
+        wrapped = afterwards.enter_context(wrapped_for(spec, list(joining.HOLD), folder.path))
         born, theirs = socket.socketpair()
         undo.callback(born.close)
         afterwards.callback(theirs.close)
@@ -180,16 +172,7 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
         builder: subprocess.Popen[bytes] | None = None
         joined: JoinedJail | None = None
         if spec.jail.filter is not None:
-            builder = subprocess.Popen(
-                bound.starts(wrapped.argv),
-                pass_fds=wrapped.fds,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=plan.pipes[0],
-                env=wrapped.env,
-                cwd=folder.path,
-                start_new_session=True,
-            )
+            builder = started(bound, wrapped, folder.path, subprocess.PIPE, subprocess.PIPE, plan.pipes[0])
             undo.callback(kill_tree, builder.pid)
             assert builder.stdout is not None
             afterwards.callback(builder.stdout.close)
@@ -208,8 +191,24 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
     return Forked(born, builder)
 
 
+def started(
+    bound: Bound, wrapped: Wrapped, folder: Path, stdin: int, stdout: int, stderr: int, fds: Sequence[int] = ()
+) -> "subprocess.Popen[bytes]":
+    """Starts a command in its jail and within its memory limit, with its own session. fds: it inherits them, too."""
+    return subprocess.Popen(
+        bound.starts(wrapped.argv),
+        pass_fds=[*fds, *wrapped.fds],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=wrapped.env,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
 @contextlib.contextmanager
-def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
+def wrapped_for(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
     """Wraps the command in the world's jail. Worlds without a kernel get one, too, so that all have the same cost."""
     kind = spec.kind
     extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)

@@ -19,7 +19,7 @@ import msgspec
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
-from sandbox.jail.profiles import python_module, python_path
+from sandbox.jail.profiles import python_module
 from sandbox.machine import nvml
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.gpu_counters import GpuCounters
@@ -49,7 +49,7 @@ from sandbox.protocol.profile import (
     decode_report,
     encode,
 )
-from sandbox.worlds.first_process import FILES, SHOWN
+from sandbox.worlds.first_process import FILES, SHOWN, WorldSpec, started, wrapped_for
 
 END_S = 10.0
 OUTPUT_BYTES = 64 << 10
@@ -79,10 +79,6 @@ class Place:
         self._after.callback(folder.remove)
         self._path = folder.path
         self._files = folder.path / FILES
-        if self._kernel.files:
-            self._files.mkdir()
-            write_read_only(self._files, self._kernel)
-            self._readable = (*self._readable, self._files)
         return self
 
     def __exit__(
@@ -117,33 +113,22 @@ class Place:
 
     def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
         """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
-        compiled = self._path / SHOWN
-        compiled.mkdir(mode=0o755)
-        kernel_cache.show(kernel_cache.SHARED, compiled)
-        readable = (*self._readable, compiled)
-        extra = {"PYTHONPATH": python_path(), "PKB_KERNEL_CACHE": str(compiled)} | self._kind.environment(self.gpus)
-        argv = python_module(module, plan.decode())
-        wrapped = self._jail.wrap(argv, self._path, extra, readable, self._kind.device_files(self.gpus))
         said = self._after.enter_context(open(self._path.with_suffix(".out"), "w+b"))  # noqa: SIM115
         self._said = said
         self._after.callback(Path(said.name).unlink)
         limit = bounds.limit_bytes(self._setting.world * self._kind.host_bytes)
         bound = bounds.Bound(self._jail.profile, self._path, limit)
         self._after.callback(bound.close)
-        process = subprocess.Popen(
-            bound.starts(wrapped.argv),
-            pass_fds=[*fds, *wrapped.fds],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=wrapped.env,
-            cwd=self._path,
-            start_new_session=True,
-        )
-        self._after.callback(_end, process)
+        spec = WorldSpec(self._setting.world, self._kind, False, self._jail, self._readable, self.gpus)
+        with wrapped_for(spec, python_module(module, plan.decode()), self._path) as wrapped:
+            kernel_cache.show(kernel_cache.SHARED, self._path / SHOWN)
+            if self._kernel.files:
+                self._files.mkdir(exist_ok=True)
+                write_read_only(self._files, self._kernel)
+            out = said.fileno()
+            self._after.callback(_end, started(bound, wrapped, self._path, subprocess.DEVNULL, out, out, fds))
         for fd in fds:
             os.close(fd)
-        wrapped.close()
 
     def printed(self) -> list[str]:
         """The last lines that the world has printed."""
