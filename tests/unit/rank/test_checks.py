@@ -89,6 +89,8 @@ def test_infinities_must_be_where_the_baseline_has_them():
     assert judged(baseline.clone(), baseline, oracle)[1] is Verdict.PASS
     assert judged(torch.tensor([1.0, float("-inf"), float("nan")]), baseline, oracle)[1] is Verdict.NONFINITE
     assert judged(torch.tensor([1.0, 2.0, float("nan")]), baseline, oracle)[1] is Verdict.NONFINITE
+    finite, beyond = torch.tensor([1.0, 65504.0]).half(), torch.tensor([1.0, 70000.0]).double()
+    assert judged(beyond.half(), finite, beyond)[1] is Verdict.PASS  # the oracle rounds to infinity, too
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
