@@ -18,11 +18,10 @@ with compiling.shown():  # as if it had compiled something: only then is there a
             os.symlink(target, f"{folder}/pkb-attack-link{number}.so")
         except FileExistsError:
             pass
-    for made in (f"{own}/pkb-kernels-linked",):
-        try:
-            os.symlink(os.path.dirname("@HOME_CANARY@"), made)
-        except FileExistsError:
-            pass
+    try:
+        os.symlink(os.path.dirname("@HOME_CANARY@"), f"{own}/pkb-kernels-linked")
+    except FileExistsError:
+        pass
     try:
         os.mkfifo(f"{folder}/pkb-attack-pipe.so")
     except FileExistsError:

@@ -26,9 +26,7 @@ for fd in range(4096):
         loot.append(target)
     elif stat.S_ISSOCK(facts.st_mode):
         with socket.socket(fileno=os.dup(fd)) as sock:
-            if sock.family == socket.AF_INET:
-                for address in (sock.getsockname(),):
-                    if not address[0].startswith(("127.", "0.0.0.0")):
-                        loot.append(str(address))
+            if sock.family == socket.AF_INET and not sock.getsockname()[0].startswith(("127.", "0.0.0.0")):
+                loot.append(str(sock.getsockname()))
 if loot:
     raise RuntimeError(f"the attack worked: {loot}")

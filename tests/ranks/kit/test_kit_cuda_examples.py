@@ -47,9 +47,7 @@ extern "C" void px_nvshmem_put_signal_block(void* to, const void* from, u64 byte
 }
 """
 """The NVSHMEM device functions that the kit's own kernels call, on symm's memory."""
-KNOW = """
-extern "C" __global__ void know(Px px) { everybody = px; }
-"""
+KNOW = 'extern "C" __global__ void know(Px px) { everybody = px; }'
 FETCH = r"(u64 nvshmem_signal_fetch\(const u64\* signal\)) \{.*?\n\}"
 FETCHED = r"\1 { emu_yield(); return __atomic_load_n(signal, __ATOMIC_ACQUIRE); }"
 
@@ -60,7 +58,7 @@ def _over_nvshmem(text: str) -> Any:
         FETCH, FETCHED, (gcc.INCLUDE / HEADER).read_text().replace("#pragma once", ""), flags=re.S
     )
     assert replaced == 1
-    kernels = emulation.compile(text + KNOW, behind=header + NVSHMEM)
+    kernels = emulation.compile(f"{text}\n{KNOW}\n", behind=header + NVSHMEM)
     kernels.know[1, 1](symm.connect().px)
     return kernels
 
