@@ -1,8 +1,7 @@
 """The kernel's texts and the views and panes around it: commands on the text, and which pane is shown and has the focus."""
 
 import shlex
-from collections.abc import Callable
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 
 from textual import on
@@ -47,24 +46,19 @@ class EditingScreen(BaseScreen):
         """Message about the other app that edits these kernels; while set, they are read-only here."""
         self.unread = ""
         """Why the kernel file could not be read; while set, nothing may be run or saved here."""
-        self._release: Callable[[], None] | None = None
+        self._locks = ExitStack()
+        """Releases the problem's kernels, so that another app can edit them."""
 
     def take_kernels(self) -> None:
         """Locks the problem's kernels for this screen. If another app holds the lock, the editor is read-only."""
         locks, stem = self.session.services.locks, self.problem.stem
         try:
             locks.take(stem)
-            self._release = partial(locks.release, stem)
+            self._locks.callback(locks.release, stem)
         except KernelsLocked as error:
             self.taken_by = error.message
             self.editor.read_only = True
             self.complain(f"Read-only: {error.message} → {error.advice}, then open it here again")
-
-    def release_kernels(self) -> None:
-        """Releases the lock, so that another app can edit the kernels."""
-        if self._release is not None:
-            self._release()
-            self._release = None
 
     def may_edit(self) -> bool:
         """Returns whether the text may be edited here; if not, shows the reason."""
@@ -116,26 +110,20 @@ class EditingScreen(BaseScreen):
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 
-    def offer_drafts(self, draft: str | None) -> None:
-        """Offers the draft of kernel.py, and those of the other files."""
-        for name in self.files:
-            if (other := self.buffer.draft(name)) is not None:
-                self.show_view(name)
-                self.offer_draft(other, name)
-        if draft is not None:
-            self.offer_draft(draft)
+    def offer_drafts(self) -> None:
+        """Offers the drafts of the other files, and that of kernel.py in front of them."""
+        for name in [*self.files, MAIN]:
+            if (draft := self.buffer.draft(name)) is not None:
+                if name != MAIN:
+                    self.show_view(name)
+                self._offer_draft(draft, name)
 
-    def offer_draft(self, draft: str, name: str = MAIN) -> None:
+    def _offer_draft(self, draft: str, name: str) -> None:
         """Asks whether to restore a text that was never saved."""
         from screens.dialogs.questions import Question
 
         def answered(restore: bool | None) -> None:
-            if restore:
-                self.start(self.buffer.restore_draft(draft, name), "draft")
-            elif restore is False:
-                self.start(self.buffer.discard_draft(draft, name), "draft")
-            else:
-                self.start(self.buffer.keep_revision(draft, name), "draft")  # the next draft overwrites this one
+            self.start(self.buffer.settle_draft(draft, name, restore=restore), "draft")
 
         lines = len(draft.splitlines())
         question = Question(
@@ -344,7 +332,7 @@ class EditingScreen(BaseScreen):
         views = self.views()
         self.show_view(views[(views.index(self.view) + 1) % len(views)] if self.view in views else KERNEL)
 
-    def action_next_pane(self) -> None:
+    def go_to_next(self) -> None:
         """Moves the focus from the view on the left through the panes of the result, and then back."""
         result = self.query_one(ResultPane)
         names = [self.view if self.view in self.left_views else KERNEL, *(pane.NAME for pane in result.in_use)]
@@ -352,8 +340,7 @@ class EditingScreen(BaseScreen):
         at = names.index(here.NAME) if here is not None and here.NAME in names else 0
         self.go_to(names[(at + 1) % len(names)])
 
-    def go_to_next(self) -> None:
-        self.action_next_pane()
+    action_next_pane = go_to_next
 
     def stops(self) -> list[Stop]:
         """Returns every view and every pane, with the position of its jump letter."""

@@ -73,11 +73,8 @@ class KernelSession:
 
     # --- the file ------------------------------------------------------------------------------------------
 
-    def open(self, starter: str) -> tuple[str, str | None]:
-        """Reads the kernel file; writes `starter` if there is none. Blocks for milliseconds.
-
-        Returns:
-            The file's text, and a draft that was typed but never saved.
+    def open(self, starter: str) -> str:
+        """Returns the text of the kernel file; writes `starter` if there is none. Blocks for milliseconds.
 
         Raises:
             ArenaError: the file can be neither read nor written.
@@ -94,7 +91,7 @@ class KernelSession:
         self.kernel = kernel.kernel
         self._in_folder = self.path.is_dir()
         self._watcher = KernelWatcher(self.path, kernel.sha256)
-        return kernel.text, workspace.draft(self.path)
+        return kernel.text
 
     @property
     def file_exists(self) -> bool:
@@ -195,7 +192,7 @@ class KernelSession:
         Raises:
             ArenaError: nothing was started.
         """
-        await self._run(shown_name(self.path), kernel, str(self.path), versus, queued=queued)
+        await self._judge(self._new_request(shown_name(self.path), kernel, str(self.path), versus), queued=queued)
 
     async def run_baseline(self) -> None:
         """Starts a run of the baseline against itself, as `run` does.
@@ -203,7 +200,7 @@ class KernelSession:
         Raises:
             ArenaError: nothing was started.
         """
-        await self._run("baseline", Kernel(""), "")
+        await self._judge(self._new_request("baseline", Kernel(""), ""))
 
     @property
     def can_measure_on(self) -> bool:
@@ -266,14 +263,9 @@ class KernelSession:
         """Seconds that timing may take in the newest run; None: not known."""
         return self._request.most_s if self._request is not None else None
 
-    async def _run(
-        self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None, *, queued: bool = False
-    ) -> None:
-        self._longer = 0
-        await self._judge(self._new_request(name, kernel, path, versus), queued=queued)
-
     def _new_request(self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None) -> RunRequest:
         settings = self.services.settings
+        self._longer = 0
         return RunRequest(
             problem=self.problem,
             setting=self.setting(),

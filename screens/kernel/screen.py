@@ -52,10 +52,6 @@ REFRESH_S = 0.1
 CHECK_FILE_S = 1.0
 
 
-def _nothing() -> None:
-    """Does nothing: there is no engine to unsubscribe from yet."""
-
-
 class KernelScreen(EditingScreen):
     """Editor and views on the left, the result on the right; tabs if there is no room for both."""
 
@@ -81,12 +77,12 @@ class KernelScreen(EditingScreen):
         """Whether another player uses the engine; see `rest`."""
         self._others: set[str] = set()
         """Ids of runs of other players and kernels, which may still end while this screen is in front."""
-        self._unsubscribe: Callable[[], None] = _nothing
+        self._unsubscribe: Callable[[], None] = lambda: None  # there is no engine yet
 
     def compose(self) -> ComposeResult:
         yield KernelHeadline(id="headline")
         yield ViewTabs(id="views")
-        with Horizontal(id="panes"):
+        with Horizontal(id="panes", classes="panes"):
             yield SourcePane(self.buffer, self.problem, main_file(self.session.path), id="source-pane")
             yield ResultPane(id="result-pane")
         yield GpuStrip(id="gpus")
@@ -108,13 +104,13 @@ class KernelScreen(EditingScreen):
         for event in self.services.engine.worlds.values():  # an earlier screen may have started them
             self.apply(event)
         self.take_kernels()
-        draft = await self._read()
+        await self._read()
         self._take_up_run()
         self.start(self._read_records(), "records")
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if not self.taken_by:
-            self.offer_drafts(draft)
+            self.offer_drafts()
         setting = self.session.setting()
         if self._run_at_once:
             await self._run(save=False)
@@ -139,12 +135,12 @@ class KernelScreen(EditingScreen):
             self._mark(event)
         self.query_one(GpuStrip).hold(session.state.phase == "time")
 
-    async def _read(self) -> str | None:
-        """Reads the kernel file into the editor, which is read-only until that succeeds. Returns a draft, if any."""
+    async def _read(self) -> None:
+        """Reads the kernel file into the editor, which is read-only until that succeeds."""
         read_only = self.editor.read_only
         while True:
             try:
-                draft = await self.buffer.open("" if self.taken_by else self._text)
+                await self.buffer.open("" if self.taken_by else self._text)
             except ArenaError as error:
                 self.unread, self.editor.read_only = error.message, True
                 self.draw(force=True)
@@ -154,7 +150,7 @@ class KernelScreen(EditingScreen):
                 await self.session.readable()
             else:
                 self.unread, self.editor.read_only = "", read_only
-                return draft
+                return
 
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
@@ -190,7 +186,7 @@ class KernelScreen(EditingScreen):
             self.buffer.close()
         except ArenaError as error:
             self.log.error(error.one_line)
-        self.release_kernels()
+        self._locks.close()
 
     # --- runs ----------------------------------------------------------------------------------------------
 
@@ -352,31 +348,29 @@ class KernelScreen(EditingScreen):
         self.start(self.session.run_baseline(), "run")
 
     def action_measure_on(self) -> None:
-        if self.session.can_measure_on:
+        if self._has_run("Measure longer"):
             self.start(self._measure_on(), "run")
-        elif self.session.busy:
-            self.say("The run has not ended yet. Measure longer after its end.")
-        else:
-            self._say_run_first()
 
     async def _measure_on(self) -> None:
         budget_s = await self.session.measure_on()
         self.say(f"Measuring the same revision again, for {budget_s:g} s or longer")
 
     def action_other_sizes(self) -> None:
-        if self.session.can_measure_on:
+        if self._has_run("Judge at other sizes"):
             self.start(self.session.judge_other_sizes(), "other sizes")
-        elif self.session.busy:
-            self.say("The run has not ended yet. Judge at other sizes after its end.")
-        else:
-            self._say_run_first()
 
-    def _say_run_first(self) -> None:
+    def _has_run(self, then: str) -> bool:
+        """Returns whether a correct run has ended; if not, shows that it is needed. then: what can be done after it."""
         earlier = self.session.earlier(self.buffer.kernel)
-        if earlier is not None and earlier.passed:
+        if self.session.can_measure_on:
+            return True
+        if self.session.busy:
+            self.say(f"The run has not ended yet. {then} after its end.")
+        elif earlier is not None and earlier.passed:
             self.say(f"Right since {figures.age_words(earlier.created)}. {self.key_words('run')} runs it again first")
         else:
             self.say("No correct run yet: run a kernel first")
+        return False
 
     def action_cancel(self) -> None:
         """Closes a bar or list, goes back to all panes or the editor, or ends measuring on; twice: cancels or leaves."""

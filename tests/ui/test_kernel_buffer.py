@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from arena.errors import UsageError
 from arena.workspace.kernels import content_hash, read_kernel
 from problems.specification import Problem
-from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.source import kernel_buffer
 from screens.kernel.source.kernel_buffer import KernelBuffer
@@ -39,7 +39,8 @@ async def opened(
 ) -> AsyncIterator[tuple[KernelBuffer, str | None]]:
     buffer = KernelBuffer(KernelSession(services, problem), Editor())
     async with Page(buffer).run_test():
-        yield buffer, await buffer.open(template)
+        await buffer.open(template)
+        yield buffer, buffer.draft(MAIN)
         buffer.close()
 
 
@@ -71,7 +72,7 @@ async def test_typed_text_is_draft_until_discarded(services, problem) -> None:
         buffer.replace("half a thought")
     async with opened(services, problem) as (buffer, draft):
         assert draft == "half a thought"
-        await buffer.discard_draft(draft)
+        await buffer.settle_draft(draft, restore=False)
         assert services.workspace.revision(content_hash(draft)) == draft
     async with opened(services, problem) as (_, draft):
         assert draft is None
@@ -120,7 +121,7 @@ async def test_draft_restored_and_undone_is_not_offered_again(services, problem)
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
     async with opened(services, problem) as (buffer, draft):
-        await buffer.restore_draft(draft)
+        await buffer.settle_draft(draft, restore=True)
         assert buffer.editor.text == "half a thought"
         buffer.editor.undo()
         assert services.workspace.revision(content_hash(draft)) == draft

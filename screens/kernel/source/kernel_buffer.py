@@ -22,6 +22,7 @@ class KernelBuffer:
 
     def __init__(self, session: KernelSession, editor: Editor) -> None:
         self.session = session
+        self._workspace = session.services.workspace
         self.editor = editor
         """That of kernel.py."""
         self.editors = {MAIN: editor}
@@ -57,26 +58,20 @@ class KernelBuffer:
             await self.session.read_again()
         return self.kernel
 
-    async def open(self, over: str = "") -> str | None:
+    async def open(self, over: str = "") -> None:
         """Reads the file into the editor, then replaces it by `over`, unsaved. Undo restores a draft, then the file.
-
-        Returns:
-            A draft that was typed but never saved, unless undo restores it.
 
         Raises:
             ArenaError: the file can be neither read nor written.
         """
-        problem = self.session.problem
-        text, draft = await asyncio.to_thread(self.session.open, starter(problem, "baseline"))
-        self.editor.open_saved(text)
+        self.editor.open_saved(await asyncio.to_thread(self.session.open, starter(self.session.problem, "baseline")))
         if not over:
-            return draft
-        if draft is not None:
-            await self.restore_draft(draft)
+            return
+        if (draft := self.draft(MAIN)) is not None:
+            await self.settle_draft(draft, restore=True)
             self.editor.history.checkpoint()
         self.replace(over)
         self.editor.history.checkpoint()
-        return None
 
     def open_file(self, name: str) -> Editor:
         """The editor of one of the other files of the kernel's folder. It is read-only if the file is no text."""
@@ -173,31 +168,27 @@ class KernelBuffer:
         await asyncio.to_thread(self._keep_drafts, {name: each.file_text for name, each in self._unsaved().items()})
 
     def _keep_drafts(self, unsaved: dict[str, str]) -> None:
-        workspace, session = self.session.services.workspace, self.session
         for name in self._drafts - unsaved.keys():
-            workspace.discard_draft(session.draft_path(name))
+            self._workspace.discard_draft(self.session.draft_path(name))
         self._drafts = set(unsaved)
         for name, text in unsaved.items():
-            workspace.save_draft(session.draft_path(name), text)
+            self._workspace.save_draft(self.session.draft_path(name), text)
 
     def draft(self, name: str) -> str | None:
-        """A text of a file that was typed but never saved."""
-        return self.session.services.workspace.draft(self.session.draft_path(name))
+        """A text of a file that was typed but never saved, and is not in the editor."""
+        return None if name in self._drafts else self._workspace.draft(self.session.draft_path(name))
 
-    async def restore_draft(self, draft: str, name: str = MAIN) -> None:
-        """Puts the draft into the editor, and keeps its text as a revision in case undo removes it."""
-        self._drafts.add(name)
-        self.replace(draft, name)
-        await self.keep_revision(draft, name)
+    async def settle_draft(self, draft: str, name: str = MAIN, *, restore: bool | None) -> None:
+        """Puts the draft into the editor, or deletes it, or (None) leaves it until the next draft overwrites it.
 
-    async def discard_draft(self, draft: str, name: str = MAIN) -> None:
-        """Deletes the draft, and keeps its text as a revision."""
-        await self.keep_revision(draft, name)
-        await asyncio.to_thread(self.session.services.workspace.discard_draft, self.session.draft_path(name))
-
-    async def keep_revision(self, text: str, name: str = MAIN) -> None:
-        """Keeps the kernel with this text of one of its files as a revision."""
-        await self.session.keep(self.session.kernel.with_text(text, name))
+        Its text is also kept as a revision, in case undo removes it.
+        """
+        if restore:
+            self._drafts.add(name)
+            self.replace(draft, name)
+        await self.session.keep(self.session.kernel.with_text(draft, name))
+        if restore is False:
+            await asyncio.to_thread(self._workspace.discard_draft, self.session.draft_path(name))
 
     def close(self) -> None:
         """Keeps unsaved texts and ends `outside_saves`. Blocks for milliseconds.

@@ -26,37 +26,28 @@ class ViewTabs(PlainStatic):
         self._marks: dict[str, str] = {}
         self._current = ""
         self._note = ""
-        self._parts: list[tuple[str, str]] = []
 
     def show(self, names: tuple[str, ...], current: str, marks: dict[str, str], note: str = "") -> None:
         """Shows the names. marks: signs behind names, such as the dot of unsaved text. note: last, if it fits."""
         if (names, current, marks, note) == (self._names, self._current, self._marks, self._note):
             return
         self._names, self._current, self._marks, self._note = names, current, dict(marks), note
-        parts = [(self._label(name), "bold $accent" if name == current else "$muted") for name in names]
-        self._parts = parts
-        self._draw()
-
-    def _draw(self) -> None:
-        words = f"  {self._note}"
-        needed = sum(cell_len(text) for text, _ in self._parts) + cell_len(words)
-        shown = words if needed <= self.content_size.width else ""
-        self.update(Content.assemble(*self._parts, (shown, "$muted")), layout=False)
+        self.on_resize()
 
     def on_resize(self) -> None:
-        """The note may fit now, or no longer."""
-        self._draw()
+        """Draws the names; the note may fit now, or no longer."""
+        colours = {self._current: "bold $accent"}
+        names = Content.assemble(*((self._label(name), colours.get(name, "$muted")) for name in self._names))
+        note = Content.styled(f"  {self._note}", "$muted")
+        fits = names.cell_length + note.cell_length <= self.content_size.width
+        self.update(names + note if fits else names, layout=False)
 
     def letter_at(self, name: str) -> Offset | None:
         """Returns the screen position of a name's jump letter, in front of the name; None without a tab."""
-        column = self._column(name)
-        return self.region.offset + Offset(column - 1, 0) if column is not None and self.region.area else None
-
-    def _column(self, name: str) -> int | None:
-        if name not in self._names:
+        if name not in self._names or not self.region.area:
             return None
         before = self._names[: self._names.index(name)]
-        return sum(cell_len(self._label(each)) for each in before)
+        return self.region.offset + Offset(sum(cell_len(self._label(each)) for each in before) - 1, 0)
 
     def _label(self, name: str) -> str:
         mark = self._marks.get(name, "")
