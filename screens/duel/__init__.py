@@ -79,14 +79,13 @@ class DuelScreen(BaseScreen):
         self.changed = True
         self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
         """Number of the kernel that each pane shows; 0: none."""
-        self._attempts: dict[SideName, Content] = {}
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="duel-head"):
+        with Horizontal(classes="head stacks"):
             yield PlainStatic(id="duel-title")
             yield PlainStatic(id="duel-score")
         yield PlainStatic(id="duel-result")
-        with Horizontal(id="duel-panes"):
+        with Horizontal(id="duel-panes", classes="panes"):
             yield from self._side_pane("left")
             with Vertical(id="race-pane", classes="pane"):
                 yield LineChart(id="race")
@@ -179,10 +178,7 @@ class DuelScreen(BaseScreen):
 
     def _draw_attempts(self, name: SideName, line: Content) -> None:
         """Lists all kernels of a player, and scrolls to the newest ones."""
-        shown = self.query_one(f"#{name}-attempts", PlainStatic)
-        if not line.is_same(self._attempts.get(name, Content())):
-            self._attempts[name] = line
-            shown.update(line)
+        if self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line):
             self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)
 
     def _draw_result(self) -> None:

@@ -68,10 +68,10 @@ class ModelScreen(BaseScreen):
         """(view, number, length) of the text in the large pane."""
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="model-head"):
+        with Horizontal(classes="head stacks"):
             yield PlainStatic(id="model-title")
             yield PlainStatic(id="model-best")
-        with Horizontal(id="model-panes"):
+        with Horizontal(id="model-panes", classes="panes"):
             with Vertical(id="text-pane", classes="pane"), ContentSwitcher(initial="model-writing", id="model-text"):
                 yield Writing(id="model-writing")
                 yield Source(id="model-source")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -58,11 +58,11 @@ class PickerScreen(BaseScreen):
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (26, "-high")]
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="top"):
+        with Horizontal(id="top", classes="head"):
             yield PlainStatic("pkb-arena", id="name")
-        with Horizontal(id="panes"):
+        with Horizontal(id="panes", classes="panes"):
             yield Vertical(id="category-pane", classes="pane")
-            with Container(id="problems-and-card"):
+            with Horizontal(id="problems-and-card"):
                 with Vertical(id="problem-pane", classes="pane"):
                     yield PlainStatic("Reading the problems…", id="nothing")
                 yield VerticalScroll(id="card-pane", classes="pane", can_focus=False)
@@ -174,6 +174,7 @@ class PickerScreen(BaseScreen):
         )
         return [row for row in rows if row.matches(words)]
 
+    @on(Input.Changed, "#filter")
     def _fill(self) -> None:
         table = self.table
         rows = self._rows()
@@ -220,10 +221,6 @@ class PickerScreen(BaseScreen):
     @on(OptionList.OptionSelected, "#categories")
     def _to_table(self) -> None:
         self.table.focus()
-
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self) -> None:
-        self._fill()
 
     def on_data_table_row_highlighted(self) -> None:
         self._show_card()

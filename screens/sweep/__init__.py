@@ -113,7 +113,7 @@ class SweepScreen(BaseScreen):
         self._columns: list[str] = []
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="sweep-head"):
+        with Horizontal(classes="head stacks"):
             yield PlainStatic("reading…", id="sweep-title")
             yield PlainStatic("", id="sweep-standing")
         words = "id, words, category, or: solved unsolved wrong open"
@@ -177,6 +177,7 @@ class SweepScreen(BaseScreen):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
+    @on(Input.Changed, "#sweep-filter")
     def _show(self) -> None:
         """Draws the table anew if rows or columns changed; else updates only the cells that changed."""
         rows = self._matching()
@@ -248,10 +249,6 @@ class SweepScreen(BaseScreen):
     def action_filter_sweep(self) -> None:
         self.query_one(FilterInput).open()
 
-    @on(Input.Changed, "#sweep-filter")
-    def _filtered(self) -> None:
-        self._show()
-
     # --- cells ---------------------------------------------------------------------------------------------
 
     @property
@@ -261,6 +258,7 @@ class SweepScreen(BaseScreen):
             return self._rows[at.row], self._columns[at.column - 2]
         return None
 
+    @on(DataTable.CellHighlighted, "#sweep-grid")
     def _show_cell(self) -> None:
         """Describes the cell under the cursor in the line below the table."""
         current = self._current
@@ -278,14 +276,7 @@ class SweepScreen(BaseScreen):
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
         self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))
 
-    @on(DataTable.CellHighlighted, "#sweep-grid")
-    def _highlighted(self) -> None:
-        self._show_cell()
-
     @on(DataTable.CellSelected, "#sweep-grid")
-    def _selected(self) -> None:
-        self.action_open_cell()
-
     def action_open_cell(self) -> None:
         current = self._current
         if current is None:

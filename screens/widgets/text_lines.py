@@ -32,16 +32,18 @@ class PlainStatic(Static):
         super().__init__(content, markup=False, id=id, classes=classes)
         self._last_content: Content | None = None
 
-    def update_if_new(self, content: Content, *, layout: bool = False) -> None:
-        """Updates as `update` does, but only if the content is new.
+    def update_if_new(self, content: Content, *, layout: bool = False) -> bool:
+        """Updates as `update` does, but only if the content is new; returns whether it is.
 
         A new layout follows if `layout` asks for it, or if the widget's size follows its text and the length changed.
         """
         last = self._last_content
-        if last is None or not content.is_same(last):
-            self._last_content = content
-            other = last is None or len(content.plain) != len(last.plain)
-            self.update(content, layout=layout or (other and self.styles.auto_dimensions))
+        if last is not None and content.is_same(last):
+            return False
+        self._last_content = content
+        other = last is None or len(content.plain) != len(last.plain)
+        self.update(content, layout=layout or (other and self.styles.auto_dimensions))
+        return True
 
 
 def follow_width(widget: Widget, draw: Callable[[], object]) -> None:
