@@ -30,6 +30,8 @@ _BRIEF = {
     "WRONG_STRUCTURE": "structure",
     "NO_KERNEL": "no kernel",
 }
+CLEAR = ("faster", "slower")
+"""The outcomes whose figure is drawn large: its interval excludes 1."""
 _LEAST, _MOST = 0.01, 1000.0
 """Limits of an interval as shown if it is too noisy: in the first rounds it can span ten decades."""
 _KEPT = 0.75

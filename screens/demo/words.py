@@ -12,7 +12,7 @@ from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 from screens import figures
-from screens.duel.words import COLOURS, clock_words
+from screens.duel.words import COLOURS
 
 _PHASES = {
     "prepare": "inputs and baseline are being prepared",
@@ -21,8 +21,6 @@ _PHASES = {
     "check": "checked on fresh secret inputs",
     "time": "timed against the baseline",
 }
-CLEAR = ("faster", "slower")
-"""The outcomes whose figure is shown in big type: its interval excludes 1."""
 LEAST_TRACK = 2.0
 """Smallest speedup at the right end of the track."""
 
@@ -59,7 +57,7 @@ def figure(attempt: AttemptState | None) -> tuple[str, str]:
     if attempt.speedup is None:
         return ("✓", "$success") if attempt.judged is not None else ("…", "$muted")
     said = attempt.judged.outcome if attempt.judged is not None else outcome(attempt.speedup)
-    if said in CLEAR:
+    if said in figures.CLEAR:
         return figures.speedup_words(attempt.speedup, said), f"${figures.outcome_style(said)}"
     return (outcome_words(said).upper(), "$foreground") if attempt.judged is not None else ("…", "$muted")
 
@@ -119,11 +117,11 @@ def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
     """(clock or state of the final, theme colour), in big type below the lanes."""
     if state.stage == "final":
         speed = state.final_samples[-1].speedup if state.final_samples else None
-        if speed is None or outcome(speed) not in CLEAR:
+        if speed is None or outcome(speed) not in figures.CLEAR:
             return "FINAL", "$accent"
         ahead: SideName = "left" if speed.median > 1 else "right"
         return f"FINAL {player(state, ahead)} ▲ {figures.factor(max(speed.median, 1 / speed.median))}×", "$accent"
-    return clock_words(state.clock(stage.clock())), "$muted"
+    return figures.clock(state.clock(stage.clock())), "$muted"
 
 
 def winner(state: DuelState) -> tuple[str, str]:
@@ -143,7 +141,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
     _, second, speed = final_result(state.header, ended)
     said = outcome(speed)
     over = capitals(second)
-    if said in CLEAR:
+    if said in figures.CLEAR:
         return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
     return outcome_words(said).upper(), "$foreground", ""
 

@@ -171,15 +171,12 @@ class DecidingDialog(Dialog[ScreenResultType]):
         Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
     ]
 
-    def decide(self) -> None:
+    def action_decide(self) -> None:
         """Takes the values of the fields, or shows what is wrong with them."""
         raise NotImplementedError
-
-    def action_decide(self) -> None:
-        self.decide()
 
     def action_decide_or_choose(self) -> None:
         """Confirms the dialog; if a list is open, leaves enter to the list."""
         if any(select.expanded for select in self.query(Select)):
             raise SkipAction
-        self.decide()
+        self.action_decide()

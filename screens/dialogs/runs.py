@@ -108,6 +108,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
+    @on(Input.Changed, "#search")
     def _list(self) -> None:
         """Lists the runs that the search leaves, and keeps the cursor on its run."""
         words, here = self.query_one(FilterInput).words, self.current
@@ -163,10 +164,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         self.query_one("#said", PlainStatic).update(said)
 
     # --- keys ----------------------------------------------------------------------------------------------
-
-    @on(Input.Changed, "#search")
-    def _searched(self) -> None:
-        self._list()
 
     def action_mark(self) -> None:
         if (entry := self.current) is not None:

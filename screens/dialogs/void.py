@@ -34,7 +34,7 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
             words = "It stays in the journal, struck out, in no standing and no score. x takes that back."
             yield PlainStatic(words, classes="below")
 
-    def decide(self) -> None:
+    def action_decide(self) -> None:
         note = self.query_one("#note", Input).value.strip()
         if note:
             self.dismiss((self.query_one("#what", Select).value == KERNEL, note))
@@ -47,21 +47,21 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
 def ask_to_void(screen: Screen[Any], paths: Paths, entry: RunRecord, then: Callable[[], Awaitable[None]]) -> None:
     """Asks for a note to void a result or, if it is voided, whether to take that back. Then calls `then`."""
 
-    def write(change: Callable[[], object]) -> None:
-        screen.run_worker(_written(screen, change, then), exit_on_error=False)
+    def write(kernel: bool = False, note: str = "") -> None:
+        screen.run_worker(_written(screen, lambda: _mark(paths, entry, kernel, note), then), exit_on_error=False)
 
     if not (mark := entry.voided):
 
         def noted(answer: tuple[bool, str] | None) -> None:
             if answer is not None:
-                write(lambda: _void(paths, entry, *answer))
+                write(*answer)
 
         screen.app.push_screen(VoidDialog(entry), noted)
         return
 
     def answered(yes: bool | None) -> None:
         if yes:
-            write(lambda: _unvoid(paths, entry))
+            write()
 
     what = "This result is" if mark.run else "All results of this code are"
     text = printable(f"{what} {mark.words}")
@@ -76,16 +76,12 @@ async def _written(screen: Screen[Any], change: Callable[[], object], then: Call
     await then()
 
 
-def _void(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
-    from arena.board.voiding import VoidTarget, void
+def _mark(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
+    """Voids the result or all results of its kernel; if it is voided, takes that back."""
+    from arena.board.voiding import VoidTarget, unvoid, void
     from arena.paths import user
 
-    void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
-
-
-def _unvoid(paths: Paths, entry: RunRecord) -> None:
-    from arena.board.voiding import VoidTarget, unvoid
-    from arena.paths import user
-
-    assert entry.voided
-    unvoid(paths, VoidTarget(entry.voided.run, entry.voided.code, []), "", user())
+    if mark := entry.voided:
+        unvoid(paths, VoidTarget(mark.run, mark.code, []), note, user())
+    else:
+        void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())

@@ -225,7 +225,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     # --- starting ------------------------------------------------------------------------------------------------
 
     @on(Button.Pressed)
-    def decide(self) -> None:
+    def action_decide(self) -> None:
         self.run_worker(self._check_and_start(), group="start", exclusive=True, exit_on_error=False)
 
     async def _check_and_start(self) -> None:

@@ -19,11 +19,6 @@ MOST_REASON = 240
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
-def clock_words(seconds: float) -> str:
-    """ "08:41"."""
-    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
-
-
 def title(state: DuelState) -> Content:
     """The problem of the duel, its limits and its setting."""
     header = state.header
@@ -60,7 +55,7 @@ def stage_line(state: DuelState, now: float) -> Content:
     """The clock, or the state of the duel in the final and after the end."""
     match state.stage:
         case "ended":
-            played = f"{clock_words(state.clock(now))} played"
+            played = f"{figures.clock(state.clock(now))} played"
             counts = [
                 f"{printable(state.header.player(name).short)} {len(state.side(name).attempts)}" for name in SIDES
             ]
@@ -69,14 +64,14 @@ def stage_line(state: DuelState, now: float) -> Content:
             return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
-            waited = f"waiting for the first round, {clock_words(now - state.final.at)}" if state.final else ""
+            waited = f"waiting for the first round, {figures.clock(now - state.final.at)}" if state.final else ""
             count = f"round {sample.round}/{sample.rounds}" if sample else waited
             names = f"{state.header.left.short} over {state.header.right.short}"
             figure = f"   {printable(names)} {_on_clock(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
             left = state.remaining(now)
-            words = f"{clock_words(left)} left" if left is not None else f"{clock_words(state.clock(now))} played"
+            words = f"{figures.clock(left)} left" if left is not None else f"{figures.clock(state.clock(now))} played"
             paused = ("   paused", "$warning bold") if stage == "paused" else ("", "$muted")
             return Content.assemble((words, "$foreground bold"), paused)
 

@@ -31,8 +31,6 @@ SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
 SO_FAR = " so far"
 MEASURING_ON = "measuring on"
-CLEAR = ("faster", "slower")
-"""The outcomes whose figure is drawn large: its interval excludes 1."""
 HEIGHT = 3
 GAP = 2
 """Columns between the left text and the answer."""
@@ -122,7 +120,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     single = bool(state.result and single_calls_words(state.result.told))
     where = f"{headline.where}{', single calls' if single else ''}"
     advice = SINGLE if single else _isolation(state)
-    if said not in CLEAR:  # a large figure would be read as the result
+    if said not in figures.CLEAR:  # a large figure would be read as the result
         if said == TOO_NOISY and state.result:
             advice = f"Measure longer ({key_of('measure_on', keymap)})"
         support = f"{figures.measured_words(headline.speedup, said)[2:]} {where}".rstrip()
@@ -142,7 +140,7 @@ def earlier_answer(record: RunRecord, key: str) -> Answer:
         support = (record.outcome or "not timed") if record.passed else _line(record.detail).partition(";")[0]
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign = record.outcome, figures.outcome_sign(record.outcome)
-    noisy = said not in CLEAR  # a large figure would be read as the result
+    noisy = said not in figures.CLEAR  # a large figure would be read as the result
     big = "✓" if noisy else f"{figures.factor(record.interval.median)}x"
     support = figures.measured_words(record.interval, said, record.clock)
     return Answer(

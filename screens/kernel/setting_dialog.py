@@ -74,7 +74,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
         )
         self.report(words)
 
-    def decide(self) -> None:
+    def action_decide(self) -> None:
         try:
             choice = self._choice()
             choose_setting(self.problem, choice, self.session.services.settings)

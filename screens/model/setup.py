@@ -100,7 +100,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         self.query_one("#model-facts", PlainStatic).update(_facts(model))
 
     @on(Button.Pressed)
-    def decide(self) -> None:
+    def action_decide(self) -> None:
         answers, limit = (self.query_one(f"#{name}", Input).value.strip() for name in ("answers", "limit"))
         count, most = number(answers, 1, MOST_ANSWERS), number(limit, 1e-6, 1e12)
         if count is None or not answers.isdecimal():

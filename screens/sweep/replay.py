@@ -15,7 +15,7 @@ from arena.words.headline import headline_so_far
 from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
-from sandbox.protocol.events import PHASES, AnyEvent, RunStarted
+from sandbox.protocol.events import PHASES, AnyEvent
 from screens import figures
 from screens.dialogs import Dialog
 from screens.services import Services
@@ -50,7 +50,7 @@ class CellReplay(Dialog[None]):
         self._number = 0
         self._events: list[AnyEvent] = []
         self._next = 0
-        self._at = self._began = 0.0
+        self._at = 0.0
         self._pace = PACES[1]
         self._state = RunState()
         self._missing = ""
@@ -76,7 +76,7 @@ class CellReplay(Dialog[None]):
     def action_again(self) -> None:
         """Starts the replay again."""
         self._next, self._state = 0, RunState()
-        self._at = self._began
+        self._at = self._events[0].at if self._events else 0.0
         self._show()
 
     async def _read(self, mark: CellMark) -> None:
@@ -92,7 +92,6 @@ class CellReplay(Dialog[None]):
         if not source and mark.sha256:
             kept = await asyncio.to_thread(self._services.workspace.kernel, mark.sha256)
             source = shown_text(kept) if kept is not None else ""
-        self._began = self._events[0].at if self._events else 0.0
         self.query_one("#cell-source", Source).text = (
             source or "# no kernel: the baseline itself, or an answer without a kernel"
         )
@@ -103,10 +102,7 @@ class CellReplay(Dialog[None]):
             return
         self._at += STEP_S * self._pace
         while self._next < len(self._events) and self._events[self._next].at <= self._at:
-            event = self._events[self._next]
-            if self._next == 0 and not isinstance(event, RunStarted):
-                self._began = event.at
-            self._state.apply(event)
+            self._state.apply(self._events[self._next])
             self._next += 1
         self._show()
 
@@ -115,14 +111,11 @@ class CellReplay(Dialog[None]):
         which = f" · attempt {mark.attempt} of {len(self._marks)}" if len(self._marks) > 1 else ""
         entitle(self.query_one("#cell"), printable(f"{self._problem.stem} · {self._player}{which}"))
         ended = self._next >= len(self._events)
-        lines = [self._verdict(mark) if ended else Content("▸ replaying")]
+        sign, colour = ("✓", "$success") if mark.passed else ("✗", "$error")
+        verdict = Content.styled(f"{sign} {printable(mark_words(mark))}", colour)
+        lines = [verdict if ended else Content("▸ replaying")]
         lines += [Content(text) for text in self._told(mark, ended)]
         self.query_one("#cell-told", PlainStatic).update(Content("\n").join(lines))
-
-    def _verdict(self, mark: CellMark) -> Content:
-        colour = "$success" if mark.passed else "$error"
-        sign = "✓" if mark.passed else "✗"
-        return Content.assemble((f"{sign} {printable(mark_words(mark))}", colour))
 
     def _told(self, mark: CellMark, ended: bool) -> list[str]:
         phases = self._state.phases

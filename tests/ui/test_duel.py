@@ -16,7 +16,6 @@ from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, YOU, LiveDuelScreen, opponents
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.setup import DuelSetup
-from screens.duel.words import clock_words
 
 pytestmark = pytest.mark.slow
 
@@ -289,10 +288,6 @@ def test_opponents_are_those_that_there_are(services) -> None:
     assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", *writers, "guest"]
     on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
-
-
-def test_clock_words() -> None:
-    assert clock_words(521.9) == "08:41"
 
 
 async def test_enter_starts_anywhere_and_chooses_in_open_list(open_app, until, screen_text) -> None:

@@ -196,10 +196,10 @@ async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, type_kernel) -> 
         await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
         await choose_player(app.screen, pilot, until, "right", "file: kernel")
-        app.screen.decide()
+        app.screen.action_decide()
         await until(pilot, lambda: "two different" in str(app.screen.query_one("#report").content))
         await choose_player(app.screen, pilot, until, "right", "file: ring")
-        app.screen.decide()
+        app.screen.action_decide()
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         duel = app.screen
         await until(pilot, lambda: duel.state.right.last is not None)

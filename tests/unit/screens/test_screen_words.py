@@ -107,6 +107,10 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     assert [words for words in keys if len(words) > room] == []
 
 
+def test_clock_has_minutes_and_seconds() -> None:
+    assert figures.clock(521.9) == "8:41"
+
+
 def test_interval_without_answer_has_three_places() -> None:
     assert figures.speedup_words(Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
     assert figures.speedup_words(Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
