@@ -38,17 +38,6 @@ _WIDE = 9.6
 """Width of a plot in inches; SVG scales."""
 
 
-def need_matplotlib() -> None:
-    """
-    Raises:
-        MachineError: it is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MachineError("plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'") from None
-
-
 def shares_plot(board: Board, place: ResultPlace) -> str:
     """Draws pass@1 and fast_1 of every player in a place, with the published results below."""
     cards = [card for card in board.cards if card.place == place][:MOST_ROWS]
@@ -119,9 +108,10 @@ def busiest_place(board: Board) -> ResultPlace | None:
 
 
 def _figure(rows: int, columns: int, height: float, **more: Any) -> tuple["Figure", Sequence["Axes"]]:
-    need_matplotlib()
-    import matplotlib
-
+    try:
+        import matplotlib
+    except ImportError:
+        raise MachineError("plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'") from None
     matplotlib.use("svg")
     from matplotlib import pyplot
 

@@ -41,7 +41,7 @@ _LEFT = {"done": "is done", "agreed": "agrees to end", "gave up": "gives up", "t
 def duel_line(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
     """Formats an event in one line with its time; empty for events that are not shown."""
     words = _words(header, event)
-    return f"{_clock(event.at)}  {words}" if words else ""
+    return f"{int(event.at) // 60:02d}:{event.at % 60:04.1f}  {words}" if words else ""
 
 
 def _words(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
@@ -80,10 +80,6 @@ def _who(header: events.DuelHeader, event: events.Submitted | events.KernelJudge
 def _verdict(event: events.KernelJudged) -> str:
     speed = speed_words(event.speedup, event.clock) if event.speedup is not None else ""
     return f"{verdict_span(event.verdict)[1]}  {speed if event.verdict is Verdict.PASS else event.detail}".rstrip()
-
-
-def _clock(at: float) -> str:
-    return f"{int(at) // 60:02d}:{at % 60:04.1f}"
 
 
 def tell_duel(path: Path, header: events.DuelHeader, speed: float | None, as_json: bool) -> None:

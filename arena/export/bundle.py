@@ -248,8 +248,8 @@ def export_bundle(
         UsageError: the folder is not empty, there is no such sweep, or nothing was ever run.
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
-    if form == "parquet":
-        _need_pyarrow()  # before anything is written
+    if form == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
     chosen = [sweep_path(paths.sweeps, name) for name in names]
     for path in chosen:
         require_sweep(path)
@@ -487,11 +487,6 @@ def _count_results(journal: Path) -> int:
     if damaged := read_voids(journal.with_suffix(VOIDS_SUFFIX)).damaged:
         raise UsageError(damaged, advice)
     return count
-
-
-def _need_pyarrow() -> None:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
 
 
 def _to_parquet(source: Path, target: Path) -> None:
