@@ -215,6 +215,18 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
 
 
+async def test_times_drawn_early_get_their_advice(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
+        screen, (*rest, end) = app.screen, events("told")
+        for event in rest:
+            screen.apply(event)
+        screen.draw(force=True)
+        screen.apply(end)
+        screen.query_one("#timing").on_resize()  # between the end of the run and its drawing
+        screen.draw(force=True)
+        await until(pilot, lambda: "to reduce noise: more rounds" in screen_text(app))
+
+
 @pytest.mark.further
 async def test_chart_ends_with_speedup_of_headline(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):

@@ -86,11 +86,11 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         self._rows = 0
 
     def show(self, update: RunUpdate) -> None:
-        """Draws again only when a round or the result arrived."""
+        """Draws again only when a round, the result or its advice arrived: a resize may draw it before its advice."""
         state = update.state
         width = self.content_size.width
         entitle(self, subtitle=f"{update.profile_key} profiles it" if update.profile_key else "")
-        key = (state.run_id, len(state.samples), state.result is not None, width, self.most_rows)
+        key = (state.run_id, len(state.samples), state.result is not None, update.advice, width, self.most_rows)
         if key != self._shown:
             self._shown = key
             table = self._content(update, width)
