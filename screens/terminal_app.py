@@ -215,6 +215,8 @@ class TerminalApp(App[None]):
         """
         while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
+            if not screen.is_mounted and screen.call_later(self.call_later, self._handle_keys):
+                return  # it has no widgets yet
             if await self._takes_burst(target, collected):
                 return
             collected = False

@@ -160,7 +160,6 @@ class DuelScreen(BaseScreen):
         self._draw_result()
         for name in SIDES:
             side = state.side(name)
-            player = state.header.player(name).short
             over = state.ended is not None
             pane, concealed = self.query_one(f"#{name}-pane"), name == self.hidden and not over
             below = "hidden until the final" if concealed else ""
@@ -170,7 +169,7 @@ class DuelScreen(BaseScreen):
             running = duel_words.status(side, state.header.budget_usd)
             words = duel_words.final_status(state, name, brief) if over else running
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
-            self._draw_attempts(name, duel_words.attempts(side, name, player, over))
+            self._draw_attempts(name, duel_words.attempts(side, name, state.header.player(name).short, over))
             if over:
                 self._draw_final(name)
             elif name != self.edits:
@@ -207,9 +206,8 @@ class DuelScreen(BaseScreen):
         if name == self.hidden:
             path = self.state.header.player(name).kernel_path
             plays = f"\n# Plays in {path}" if path else ""
-            self.panes[
-                name
-            ].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree.{plays}"
+            told = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree.{plays}"
+            self.panes[name].text = told
             return
         shown = f"{name}-writing" if side.writing else f"{name}-source"
         if switcher.current != shown:

@@ -139,9 +139,11 @@ def open_app(services: Services) -> Opener:
     return opened  # type: ignore[return-value]
 
 
-async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    """Lets the app run until the condition is true."""
+async def _until(pilot: Pilot[None] | None, condition: Callable[[], bool]) -> None:
+    """Lets the app run until the condition is true and the screen in front has its widgets."""
     await comes_true(condition)
+    if pilot is not None:
+        await comes_true(lambda: not pilot.app.is_running or pilot.app._exit or pilot.app.screen.is_mounted)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 from textual.widgets import Input, OptionList, Select
+from waiting import comes_true
 
 from arena.duel.events import SideWrote, Submitted
 from arena.duel.journal import duel_records
@@ -32,10 +33,11 @@ def prepare(app, **kernels: str):
 
 async def started(app, pilot, until, problem) -> LiveDuelScreen:
     app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
-    await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+    await comes_true(lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
-    screen.action_submit()  # the file's text is submitted only on request
+    app.post_message(Key("ctrl+s", None))  # the file's text is submitted only on request, even before it is shown
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
+    assert screen.state.left.last.source
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
     return screen
 
@@ -181,7 +183,7 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         await until(pilot, lambda: any("Already submitted" in note.message for note in app._notifications))
         editor.insert("x", (0, 0))
         path.write_text("pass\n# by vim again")
-        await until(pilot, lambda: editor.text == "pass\n# by vim again")
+        await until(pilot, lambda: editor.text == "pass\n# by vim again" and len(screen.state.left.attempts) == 3)
         await until(
             pilot, lambda: any("ctrl+z brings your unsaved text back" in note.message for note in app._notifications)
         )

@@ -45,6 +45,7 @@ async def test_key_at_closing_dialog_does_not_reach_editor(open_app, until) -> N
         before = editor.text
         await closed_by_escape(app, pilot, until)
         app.post_message(Key("x", "x"))
+        await until(pilot, lambda: app._vanished_at < math.inf)
         await pilot.pause(0.4)
         assert editor.text == before
         await pilot.press("y")
@@ -82,6 +83,17 @@ async def test_keys_typed_ahead_reach_the_opening_dialog(open_app, until) -> Non
         assert kernel.editor.text == before
 
 
+async def test_no_key_reaches_dialog_before_its_fields(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        app.push_screen(SettingDialog(kernel.session))
+        for key in ("enter", "escape"):
+            await app.on_event(Key(key, None))
+        assert not app.screen.is_mounted
+        assert app.screen is not kernel
+        await until(pilot, lambda: app.screen is kernel)
+
+
 async def test_keys_wait_for_slowly_opening_screen(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
@@ -92,8 +104,7 @@ async def test_keys_wait_for_slowly_opening_screen(open_app, until) -> None:
             app.post_message(Key("x", "x"))
             await until(pilot, lambda: isinstance(app.screen, screen))  # noqa: B023
             app.post_message(Key("escape", None))
-            await until(pilot, lambda: app.screen is kernel)
-            await pilot.pause(0.4)
+            await until(pilot, lambda: app.screen is kernel and app._vanished_at < math.inf)
             await pilot.press("ctrl+home", "y")
             await until(pilot, lambda: kernel.editor.text == typed)  # noqa: B023
 
