@@ -132,6 +132,13 @@ def test_slot_without_output_is_fault_of_protocol(compares: Compares, byte: int 
     assert words in finding.message
 
 
+def test_missing_tensor_is_fault_of_protocol(compares: Compares) -> None:
+    case = compares(TENTHS)
+    got = slots.packed(*flatten(case.right))
+    got.tensors.clear()
+    assert case.comparison.finding(got, case.expected).verdict is Verdict.PROTOCOL
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_nonfinite_values_must_match_the_baseline(compares: Compares, value: float) -> None:
     case = compares(TENTHS)
