@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from waiting import PATIENCE_S
+from waiting import comes_true
 
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -31,9 +31,7 @@ def state(pid: int) -> str:
 
 async def all_stop(pids: list[int]) -> None:
     """Waits until all processes have stopped: a process handles a signal only when it gets a core."""
-    async with asyncio.timeout(PATIENCE_S):
-        while any(state(pid) != "T" for pid in pids):
-            await asyncio.sleep(0.01)
+    await comes_true(lambda: all(state(pid) == "T" for pid in pids))
 
 
 async def turns_of_two_problems() -> None:
