@@ -21,7 +21,6 @@ class Screen:
             ["-P", "-m", *arguments],
             dimensions=(LINES, COLUMNS),
             env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
-            timeout=5,
         )
         self.picture = pyte.Screen(COLUMNS, LINES)
         self._stream = pyte.ByteStream(self.picture)
@@ -30,9 +29,7 @@ class Screen:
     def read(self) -> None:
         try:
             got = self.process.read_nonblocking(1 << 16, timeout=0.2)
-        except pexpect.TIMEOUT:
-            return
-        except pexpect.EOF:
+        except (pexpect.TIMEOUT, pexpect.EOF):
             return
         self.raw += got
         self._stream.feed(got)
@@ -46,16 +43,6 @@ class Screen:
             if all(picture.count(text) >= times for text in texts):
                 return picture
         raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.picture.display))
-
-    def shows_without(self, text: str) -> str:
-        """Waits until `text` is gone from the screen. Returns the screen's lines."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            self.read()
-            picture = "\n".join(self.picture.display)
-            if text not in picture:
-                return picture
-        raise AssertionError(f"{text} stayed on the screen:\n" + "\n".join(self.picture.display))
 
     def ends(self) -> int:
         """Waits until the process ends by itself. Returns its exit status."""

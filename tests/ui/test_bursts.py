@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import pytest
 from textual.app import ComposeResult
 from textual.events import Key
+from waiting import comes_true
 
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
@@ -33,12 +34,11 @@ def send(app: Page, text: str, gap_s: float) -> None:
         app.post_message(key)
 
 
-async def until_quiet(pilot, editor) -> str:
-    before = None
-    while before != editor.text:
-        before = editor.text
-        await pilot.pause(0.3)
-    return before
+async def becomes(pilot, editor, text) -> bool:
+    """Waits until the editor has the text. Returns whether it keeps it."""
+    await comes_true(lambda: editor.text == text)
+    await pilot.pause(0.3)
+    return editor.text == text
 
 
 @pytest.mark.parametrize("lines", [1, 300])
@@ -47,7 +47,7 @@ async def test_a_burst_is_inserted_as_it_is(lines) -> None:
         editor = pilot.app.query_one(Editor)
         editor.focus()
         send(pilot.app, TEXT * lines, 0.0001)
-        assert await until_quiet(pilot, editor) == TEXT * lines
+        assert await becomes(pilot, editor, TEXT * lines)
 
 
 async def test_typed_lines_are_indented() -> None:
@@ -55,7 +55,7 @@ async def test_typed_lines_are_indented() -> None:
         editor = pilot.app.query_one(Editor)
         editor.focus()
         send(pilot.app, "if x:\ny = 1\nz", 0.03)
-        assert await until_quiet(pilot, editor) == "if x:\n    y = 1\n    z"
+        assert await becomes(pilot, editor, "if x:\n    y = 1\n    z")
 
 
 async def test_keys_after_a_burst_keep_their_order() -> None:
@@ -65,4 +65,4 @@ async def test_keys_after_a_burst_keep_their_order() -> None:
         send(pilot.app, TEXT, 0.0001)
         for name in ("up", "home", "delete"):
             pilot.app.post_message(Key(name, None))
-        assert await until_quiet(pilot, editor) == TEXT.replace("result", "esult")
+        assert await becomes(pilot, editor, TEXT.replace("result", "esult"))

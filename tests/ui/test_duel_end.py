@@ -41,12 +41,12 @@ async def test_end_shows_winner_interval_and_both_kernels(open_app, until, scree
         await until(pilot, lambda: "a draw: too noisy to tell them apart" in screen_text(app))
         if columns >= 100:
             await until(pilot, lambda: "model:local ─ kernel 2" in screen_text(app))
+        speed = screen.state.ended.speedup
+        await until(pilot, lambda: screen_text(app).count(words.figures.speedup_words(speed)) == 1)
         await pilot.pause(0.3)
         text = screen_text(app)
         assert "writing" not in text
         assert "half a line" not in text
-        speed = screen.state.ended.speedup
-        assert text.count(words.figures.speedup_words(speed)) == 1
         assert words.figures.speedup_words(speed).startswith("~ ")
         assert f"{words.figures.factor(speed.median)}×" not in text  # too noisy: the median is not shown
         assert screen.finals["left"].text == screen.state.left.best.source

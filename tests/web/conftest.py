@@ -12,7 +12,7 @@ import psutil
 import pyte
 import pytest
 from aiohttp import ClientSession, ClientTimeout
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, comes_true
 
 HERE = Path(__file__).parent
 LINES, COLUMNS = 40, 120
@@ -62,16 +62,9 @@ class Tab:
         await self.socket.send_json(["stdin", keys])
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Waits until the condition is true."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
 @pytest.fixture
 def wait_until() -> Callable[[Callable[[], object]], Awaitable[None]]:
-    return until
+    return comes_true
 
 
 @pytest.fixture
@@ -98,7 +91,7 @@ def serve() -> Callable[..., Any]:
             process.terminate()
             async with asyncio.timeout(PATIENCE_S):
                 assert await process.wait() == 128 + 15
-            await until(lambda: not [each for each in family if alive(each)])
+            await comes_true(lambda: not [each for each in family if alive(each)])
         finally:
             if process.returncode is None:
                 process.kill()

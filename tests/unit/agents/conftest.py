@@ -1,6 +1,5 @@
 """A scripted agent program in its jail, and the scripted referee."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -14,7 +13,7 @@ import playing_agent
 import pytest
 from no_jail import no_jail
 from scripted_referee import COMMAND as REFEREE
-from waiting import PATIENCE_S
+from waiting import comes_true
 
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -54,7 +53,7 @@ class Played:
 
 @pytest.fixture
 def until_gone() -> UntilGone:
-    """until_gone(script): waits at most 60 s until no process has this path in its command line."""
+    """until_gone(script): waits until no process has this path in its command line."""
 
     def started_with(word: str) -> list[str]:
         found = []
@@ -65,9 +64,7 @@ def until_gone() -> UntilGone:
         return found
 
     async def wait(script: Path) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while started_with(str(script)):
-                await asyncio.sleep(0.02)
+        await comes_true(lambda: not started_with(str(script)))
 
     return wait
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from model_server import KEY, ModelServer, call_events, dripping, events, raw, send_in_chunks, status, streamed
-from waiting import comes_true
+from waiting import PATIENCE_S, comes_true
 
 from arena.models.budget import Budget, Spent
 from arena.models.conversation import Tool, ToolResult
@@ -221,7 +221,6 @@ async def test_limits_of_requests_end_the_program(
     model_server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gateway, "REQUEST_BYTES", 1 << 20)
-    monkeypatch.setattr(gateway, "DEADLINE_S", 0.2)
     head = b"POST /chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n"
     async with asking(model_server, tmp_path, "openai_chat") as program, contextlib.AsyncExitStack() as stack:
         assert (await program.ask({"messages": "x" * (2 << 20)})).status_code == 403
@@ -233,18 +232,18 @@ async def test_limits_of_requests_end_the_program(
             await writer.drain()
             await asyncio.sleep(0.01)
             writer.transport.abort()
+        monkeypatch.setattr(gateway, "DEADLINE_S", 0.2)
         ends = [await asyncio.open_unix_connection(str(program.path)) for _ in range(gateway.CONNECTIONS)]
         for _, writer in ends:
             stack.callback(writer.close)
         ends[0][1].write(head)
-        while not program.exceeded:
-            await asyncio.sleep(0.01)
+        await comes_true(lambda: program.exceeded)
         assert program.exceeded.pop() == "time: the body of a request took more than 0.2 s"
         for reader, _ in ends[1:]:
             assert await reader.read() == b""  # nothing was asked in time
+        monkeypatch.setattr(gateway, "DEADLINE_S", PATIENCE_S)
         ends += [await asyncio.open_unix_connection(str(program.path)) for _ in range(3 * gateway.CONNECTIONS)]
-        while not program.exceeded:
-            await asyncio.sleep(0.01)
+        await comes_true(lambda: program.exceeded)
         assert program.exceeded[0] == "connections: it opened more than 8 to its model at once"
         for _, writer in ends:
             writer.close()

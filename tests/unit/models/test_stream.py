@@ -42,7 +42,6 @@ KERNEL = '```python\nimport torch\n\n\ndef solution(x):\n    return x  # × ü �
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(streaming, "AFTER_FINISH_S", 0.3)
     monkeypatch.setenv("TEST_KEY", KEY)
 
 
@@ -313,7 +312,10 @@ async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) 
             await task
 
 
-async def test_late_usage_is_awaited_but_not_open_connections(model_server: ModelServer) -> None:
+async def test_late_usage_is_awaited_but_not_open_connections(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "AFTER_FINISH_S", 0.3)
     data = events("openai_chat", KERNEL, usage=(7, 8)).removesuffix(b"data: [DONE]\n\n")
     model_server.replies = [dripping(data, b" ")]
     answer, _ = await ask(player(model_server))

@@ -262,18 +262,15 @@ def request(source: str, device: str = "cpu") -> ProfileRequest:
 async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
     told: list[bool] = []
     timed = Lease(["cores"])
-    while not timed.take():
-        await asyncio.sleep(0.05)
+    await comes_true(timed.take)
     made = asyncio.create_task(profile(request(LATE), told.append))
     try:
-        while not told:
-            await asyncio.sleep(0.05)
+        await comes_true(lambda: told)
         await asyncio.sleep(0.3)
         assert told == [True]
     finally:
         timed.close()
-    while len(told) < 2:
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: len(told) > 1)
     assert told == [True, False]
     made.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from scripted_referee import COMMAND
 from stored_runs import entry_in
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, comes_true
 
 import arena.runs.engine
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
@@ -262,9 +262,7 @@ async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths
         ends: list[AnyEvent] = []
         engine.subscribe(ends.append)
         asking = asyncio.create_task(engine.judge(request("pass")))
-        async with asyncio.timeout(PATIENCE_S):
-            while not list(paths.runs.glob("*.jsonl")):
-                await asyncio.sleep(0.01)
+        await comes_true(lambda: list(paths.runs.glob("*.jsonl")))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

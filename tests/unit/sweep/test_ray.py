@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import eventually
 
 from arena.paths import paths_in
 
@@ -28,13 +28,6 @@ def results(home: Path) -> list[dict[str, object]]:
     return [line for line in map(json.loads, found) if line["type"] == "result"]
 
 
-def until(condition: object, seconds: float = 200.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def ray_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
     below = psutil.Process(process.pid).children(recursive=True)
     return next((child for child in below if child.name().startswith("ray::RayHost")), None)
@@ -44,11 +37,11 @@ def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
     command = [*COMMAND, "--problems", "1-3"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        until(lambda: len(results(home)) >= 1)
+        eventually(lambda: len(results(home)) >= 1)
         host = ray_host(process)
         assert host is not None
         host.kill()  # in the middle of a run: Ray restarts the actor, and the run is repeated
-        until(lambda: len(results(home)) >= 3)
+        eventually(lambda: len(results(home)) >= 3)
         assert {result["verdict"] for result in results(home)} == {"PASS"}
     finally:
         below = psutil.Process(process.pid).children(recursive=True)
@@ -70,7 +63,7 @@ def test_no_key_reaches_cluster_that_is_started_here(home: Path, monkeypatch: py
     command = [*COMMAND, "--problems", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        until(lambda: ray_host(process) is not None)
+        eventually(lambda: ray_host(process) is not None)
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
                 assert "SOME_API_KEY" not in child.environ(), child.name()

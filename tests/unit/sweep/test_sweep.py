@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
 from scripted_referee import COMMAND as REFEREE
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, comes_true
 
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.facts import Machine
@@ -280,8 +280,7 @@ async def test_kernel_judged_before_its_provider_failed_is_result(
 async def test_money_of_interrupted_attempt_counts(paths: Paths, model_server: ModelServer, agent: ModelPlayer) -> None:
     model_server.replies = [PASSES, dripping(b"", b": still here\n\n")]
     playing = asyncio.create_task(played(paths, plan_for("1", steps=3), [agent]))
-    while len(model_server.seen) < 2:
-        await asyncio.sleep(0.01)
+    await comes_true(lambda: len(model_server.seen) > 1)
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing
@@ -300,8 +299,7 @@ async def test_pending_answers_are_kept_in_interrupted_sweep(paths: Paths, monke
     monkeypatch.setattr(SweepJournal, "append", slow)
     player = Scripted("pass")
     playing = asyncio.create_task(played(paths, plan_for("1-4"), [player]))
-    while len(player.asked) < 4 or player.at_once:
-        await asyncio.sleep(0.001)
+    await comes_true(lambda: len(player.asked) > 3 and not player.at_once)
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing

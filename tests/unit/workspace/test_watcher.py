@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, comes_true
 
 from arena.errors import UsageError
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
@@ -27,9 +27,7 @@ class CountedWatcher(KernelWatcher):
     async def reads_again(self) -> None:
         """Waits until a read has begun after this call, and its result was compared."""
         before = self.reads
-        async with asyncio.timeout(PATIENCE_S):
-            while self.reads < before + 2:  # the first may have begun before
-                await asyncio.sleep(0.01)
+        await comes_true(lambda: self.reads >= before + 2)  # the first may have begun before
 
 
 @asynccontextmanager
