@@ -215,7 +215,8 @@ class TerminalApp(App[None]):
         """
         while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
-            if not screen.is_mounted and screen.call_later(self.call_later, self._handle_keys):
+            young = time.monotonic() - key.time < PREPARING_S
+            if young and not screen.is_mounted and screen.call_later(self.call_later, self._handle_keys):
                 return  # it has no widgets yet
             if await self._takes_burst(target, collected):
                 return
@@ -248,9 +249,8 @@ class TerminalApp(App[None]):
             return False
         from textual.widgets import TextArea  # too slow to import before the first paint
 
-        if not isinstance(target, TextArea) or target.read_only:
-            return False
-        if _text_of(self._keys[0]) != "\n" and first < BURST_KEYS:
+        few = first < BURST_KEYS and _text_of(self._keys[0]) != "\n"
+        if few or not isinstance(target, TextArea) or target.read_only:
             return False
         if not collected:
             self._collects = True
