@@ -215,9 +215,9 @@ class TerminalApp(App[None]):
         """
         while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
-            young = time.monotonic() - key.time < PREPARING_S
-            if young and not screen.is_mounted and screen.call_later(self.call_later, self._handle_keys):
-                return  # it has no widgets yet
+            if not screen.is_mounted and time.monotonic() < key.time + PREPARING_S:
+                with self.keys_wait():  # it has no widgets yet
+                    return
             if await self._takes_burst(target, collected):
                 return
             collected = False
