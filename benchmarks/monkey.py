@@ -16,6 +16,7 @@ import click
 from arena.cli.output import print_line, say
 from arena.paths import ROOT, module_command, module_environment, paths_in
 from arena.settings import Settings, save_settings
+from benchmarks.app.inspected import INSPECTED_TO
 from benchmarks.app.terminal import Terminal
 from sandbox.protocol.verdict import ExitCode
 
@@ -140,8 +141,10 @@ class App:
         self.openings: list[bool] = []
         """Whether the keys led to the screen."""
         self._screen = screen
+        self._waits = home / "waits.txt"
         variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true", "PYTHONFAULTHANDLER": "1"}
-        self.terminal = Terminal([*module_command("screens.main")], variables)
+        variables[INSPECTED_TO] = str(self._waits)
+        self.terminal = Terminal([*module_command("benchmarks.app.inspected")], variables)
         since = time.monotonic()
         while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
             self.terminal.read(0.5)
@@ -186,17 +189,23 @@ class App:
         return False
 
     def frozen(self) -> str:
-        """Where the main thread stands if the app is frozen, else empty. The stacks of all threads go to a file."""
+        """Where the main thread stands if the app is frozen, else empty.
+
+        The stacks of all threads, and what screens, queues and tasks wait for, go to a file.
+        """
         if self.left or not self.is_frozen():
             return ""
         process = self.terminal.process
         state = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
+        process.send_signal(signal.SIGUSR1)
+        self.terminal.quiet(3.0)
+        waits = self._waits.read_text(encoding="utf-8") if self._waits.exists() else "it did not answer SIGUSR1\n"
         process.send_signal(signal.SIGABRT)
         process.send_signal(signal.SIGCONT)  # a stopped process prints nothing
         self.terminal.quiet(3.0)
-        stacks = self.terminal.drawn.decode(errors="replace").replace("\r", "")
+        stacks = self.terminal.drawn.decode(errors="replace").replace("\r", "").partition("Fatal Python error")[2]
         file = Path(tempfile.gettempdir()) / f"pkb-monkey-{process.pid}.txt"
-        file.write_text(stacks, encoding="utf-8")
+        file.write_text(waits + stacks, encoding="utf-8")
         main = _places(stacks.partition("Current thread")[2])
         return f"frozen in state {state} at {main}; all threads: {file}"
 
