@@ -135,6 +135,7 @@ class TerminalApp(App[None]):
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
+            signal.signal(signal.SIGCONT, self._continued)
             if sys.__stdin__ is not None and sys.__stdin__.isatty():
                 self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
 
@@ -144,6 +145,16 @@ class TerminalApp(App[None]):
         last_resort.daemon = True
         last_resort.start()
         self.exit(return_code=128 + number)
+
+    def _continued(self, *_: object) -> None:
+        """Takes the terminal again after ctrl+z. Draws the app again if another program had stopped it.
+
+        Textual would start a second reader of the keys in that case, too: it gets half of them, and never ends.
+        """
+        if getattr(self._driver, "_must_signal_resume", False):
+            assert self._driver is not None
+            self._driver.resume_application_mode()
+        self.call_later(self.refresh)
 
     def _check_terminal(self) -> None:
         """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""

@@ -16,19 +16,15 @@ from screens.main import main
 
 INSPECTED_TO = "PKB_INSPECTED_TO"
 """The environment variable with the file's path."""
-_APP = (
-    "_size _resize_event _resize_timer _batch_count _exit _away _keys _in_turn _typed_into _in_preparation _collects "
-    "_vanished_at _message_queue _next_callbacks"
-).split()
-_SCREEN = (
-    "_size is_attached is_mounted is_running _closing _closed stack_updates _layout_required "
-    "_scroll_required _repaint_required _recompose_required _dirty_widgets _callbacks _message_queue _next_callbacks"
-).split()
+_APP = """_size _resize_event _resize_timer _batch_count _exit _away _keys _in_turn _typed_into _in_preparation _collects
+_vanished_at _message_queue _next_callbacks"""
+_SCREEN = """_size is_attached is_mounted is_running _closing _closed stack_updates _layout_required _scroll_required
+_repaint_required _recompose_required _dirty_widgets _callbacks _message_queue _next_callbacks"""
 
 
-def _fields(node: object, names: list[str]) -> Iterator[str]:
+def _fields(node: object, names: str) -> Iterator[str]:
     """The attributes of these names; of a queue, what waits in it."""
-    for name in names:
+    for name in names.split():
         value = getattr(node, name)
         yield f"  {name} = {[*value.values] if isinstance(value, Queue) else value!r}"
 

@@ -99,6 +99,22 @@ def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: si
         app.close()
 
 
+def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path) -> None:
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "started)")
+        for _ in range(3):
+            app.process.kill(signal.SIGSTOP)
+            app.picture.reset()
+            app.process.kill(signal.SIGCONT)
+            app.shows("NOT RUN YET")
+        assert app.raw.count(b"\x1b[?1049h") == 1
+        app.process.send("\x11")
+        assert app.ends() == 0
+    finally:
+        app.close()
+
+
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
     terminal = Terminal([sys.executable, "-P", "-m", "screens", "13"])
     try:

@@ -92,6 +92,8 @@ def test_command_line_board_matches_apps_rows(
     assert {card["player"]: card["kind"] for card in cards}["mcp"] == "agent"
     assert {round(card["speedup"]["value"], 6) for card in cards} == {2.1}
     assert "machine not recorded" not in pkb_arena("board").stdout
+    rows = [row for row in csv.DictReader(pkb_arena("board", "--csv").stdout.splitlines()) if row["origin"] == "here"]
+    assert {(row["speedup"][:3], row["speedup_low"], row["speedup_high"]) for row in rows} == {("2.1", "", "")}
 
 
 def test_other_sizes_and_missing_verdicts_are_no_attempts(paths: Paths) -> None:

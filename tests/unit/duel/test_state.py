@@ -23,6 +23,7 @@ from arena.duel.events import (
 from arena.duel.state import DuelState, after_final, decide, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
+from screens.duel import points_of
 from screens.duel.words import score
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
@@ -258,6 +259,18 @@ def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
     assert "Sum all-reduce <of one>" in words
     assert "you ★" in words
     assert "href" not in picture
+
+
+def test_card_and_race_of_draw_draw_intervals() -> None:
+    duel, ended = decided(EVEN)
+    assert ended.winner == "draw"
+    drawn = [line for line in svg_card(duel).splitlines() if "stroke-opacity" in line]
+    assert len(drawn) == 2  # one for each kernel with a speedup
+    for line in drawn:
+        top, bottom = (float(line.split(f'{end}="')[1].partition('"')[0]) for end in ("y1", "y2"))
+        assert top < bottom
+    (point,) = (each for each in points_of(duel, "left") if each.y == EVEN.median)
+    assert (point.low, point.high) == (EVEN.low, EVEN.high)
 
 
 def test_long_name_is_shown_by_kind_and_end():

@@ -27,6 +27,7 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.events import (
     AnyEvent,
     Cancelled,
+    Checked,
     Finished,
     Interval,
     Judged,
@@ -135,6 +136,22 @@ asyncio.run(main())
     for _ in range(2):  # the second time it is read again, because its journal has no end
         (entry,) = Store(paths.database, paths.runs).history(13)
         assert (entry.verdict, entry.median) == (Verdict.PASS, 1.5)
+
+
+@pytest.mark.parametrize(("source", "kept"), [("times", None), ("measures", 1.5)])
+async def test_replaced_measurement_keeps_what_it_found(
+    engine: Engine, paths: Paths, source: str, kept: float | None
+) -> None:
+    replaced = await engine.judge(request(source))
+    async for event in replaced.events():
+        if isinstance(event, Checked):
+            break
+    assert await verdict(engine, "pass") is Verdict.PASS
+    assert isinstance(await replaced.end(), Cancelled)
+    await engine.close()
+    entry = entry_in(Store(paths.database, paths.runs), replaced.run_id)
+    assert entry is not None
+    assert (entry.verdict, entry.median) == (Verdict.PASS, kept)
 
 
 async def test_newest_of_many_runs_is_judged(engine: Engine) -> None:

@@ -353,6 +353,11 @@ async def test_unjudged_kernel_is_judged_whole_after_resume(paths: Paths) -> Non
     assert [result.sha256 for result in results(paths)] == [Kernel("pass", files).sha256]
 
 
+async def test_cell_of_too_busy_machine_is_tried_again(paths: Paths) -> None:
+    await played(paths, plan_for("1"), [Scripted("busy")])
+    assert [(result.verdict, result.tries) for result in results(paths)] == [("PASS", 2)]
+
+
 async def test_refused_setting_is_result_and_not_retried(paths: Paths) -> None:
     player = Scripted("refuse")
     await played(paths, plan_for("1"), [player])
