@@ -1,6 +1,7 @@
 """Keys that arrive after their dialog has closed, and keys that are typed ahead."""
 
 import asyncio
+import itertools
 import math
 import time
 
@@ -142,3 +143,12 @@ async def test_held_key_reads_stylesheet_for_last_theme(open_app, until, monkeyp
             app.post_message(Key("shift+f9", None))
         await until(pilot, lambda: not app._keys and read and read[-1] == last == app.theme)
         assert len(read) <= 2  # the first key is handled alone
+
+
+async def test_new_size_is_drawn_though_its_timer_starts_late(open_app, until, monkeypatch) -> None:
+    async with open_app() as (app, pilot):
+        late = itertools.count()
+        monkeypatch.setattr("textual._time.get_time", lambda: time.monotonic() + 0.01 * next(late))
+        for width in (100, 80):
+            await pilot.resize_terminal(width, 30)
+            await until(pilot, lambda: app.screen.outer_size.width == width)  # noqa: B023
