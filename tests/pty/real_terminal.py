@@ -53,7 +53,10 @@ class Screen:
         self.process.close()
         return self.process.exitstatus
 
-    def close(self) -> None:
+    def __enter__(self) -> "Screen":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         end(self.process)
 
 

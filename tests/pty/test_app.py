@@ -40,8 +40,7 @@ def kernel(paths: Paths) -> Path:
 
 
 def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
@@ -55,13 +54,10 @@ def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
         all_end(children)
-    finally:
-        app.close()
 
 
 def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
         other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
@@ -79,14 +75,11 @@ def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
         app.shows("with a name: copies")
         app.process.send("\x11")
         assert app.ends() == 0
-    finally:
-        app.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("started)")
         children = descendants(app.process.pid)
         assert len(children) >= 3  # the referee and two worlds
@@ -95,13 +88,10 @@ def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: si
         assert app.raw.rindex(b"\x1b[?1049l") > app.raw.rindex(b"\x1b[?1049h")  # back from the alternate screen
         assert app.raw.rindex(b"\x1b[?25h") > app.raw.rindex(b"\x1b[?25l")  # the cursor is shown
         all_end(children)
-    finally:
-        app.close()
 
 
 def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path) -> None:
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         for _ in range(3):
             app.process.kill(signal.SIGSTOP)
@@ -111,8 +101,6 @@ def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path) -> None:
         assert app.raw.count(b"\x1b[?1049h") == 1
         app.process.send("\x11")
         assert app.ends() == 0
-    finally:
-        app.close()
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
@@ -135,8 +123,7 @@ def test_outside_editor_gets_terminal_and_returns_it(
     editor.write_text(f'#!/bin/sh\n{ignored}echo "EDITING $1"\nread answer\necho "# $answer" >> "$1"\n')
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows("EDITING")
@@ -145,8 +132,6 @@ def test_outside_editor_gets_terminal_and_returns_it(
         app.shows("# from outside", "✓ PASS")
         app.process.send("\x11")
         assert app.ends() == 0
-    finally:
-        app.close()
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.long)])
@@ -163,8 +148,7 @@ def test_run_goes_on_while_other_editor_has_terminal(
     )
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows(f"OUTSIDE {seconds}")
@@ -176,40 +160,19 @@ def test_run_goes_on_while_other_editor_has_terminal(
         app.shows("CANCELLED")
         app.process.send("\x11")
         assert app.ends() == 0
-    finally:
-        app.close()
 
 
 def test_second_app_at_same_problem_is_read_only(kernel: Path) -> None:
-    app = Screen("screens.main", "gemm_allreduce")
-    second = None
-    try:
+    with Screen("screens.main", "gemm_allreduce") as app:
         app.shows("kernel.py", "def solution(A_local")
-        second = Screen("screens.main", "gemm_allreduce")
-        second.shows("read-only", "def solution(A_local")
-    finally:
-        app.close()
-        if second is not None:
-            second.close()
-
-
-def test_problem_on_command_line_opens_app_there(kernel: Path) -> None:
-    app = Screen("screens.main", "gemm_allreduce")
-    try:
-        app.shows("kernel.py", "def solution(A_local", "NOT RUN YET")
-        app.process.send("\x11")
-        assert app.ends() == 0
-    finally:
-        app.close()
+        with Screen("screens.main", "gemm_allreduce") as second:
+            second.shows("read-only", "def solution(A_local")
 
 
 def test_kernel_of_ones_own_opens_with_its_problem(kernel: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(kernel.read_text() + "# of my own\n")
-    app = Screen("screens.main", "13", str(mine))
-    try:
+    with Screen("screens.main", "13", str(mine)) as app:
         app.shows("mine.py")
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
-    finally:
-        app.close()

@@ -43,8 +43,7 @@ def test_person_and_agent_play_to_end(kernel: Path, model_server: Any) -> None:
         streamed(fenced(RIGHT)),
         streamed("Enough.", finish="refusal"),  # after two refusals in a row it leaves
     ]
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send(F8)
         app.shows("Duel", "minutes", "start")
@@ -75,5 +74,3 @@ def test_person_and_agent_play_to_end(kernel: Path, model_server: Any) -> None:
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
         all_end(children)
-    finally:
-        app.close()

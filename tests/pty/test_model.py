@@ -43,8 +43,7 @@ def test_model_is_asked_told_verdict_and_taken_over(kernel: Path, model_server: 
         streamed(fenced(f"{RIGHT}# by a model\n")),
         streamed("Enough.", finish="refusal"),  # after two refusals in a row it ends
     ]
-    app = Screen("screens", "13")
-    try:
+    with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send(F7)
         app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
@@ -62,5 +61,3 @@ def test_model_is_asked_told_verdict_and_taken_over(kernel: Path, model_server: 
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
         all_end(children)
-    finally:
-        app.close()

@@ -145,7 +145,7 @@ async def test_held_key_reads_stylesheet_for_last_theme(open_app, until, monkeyp
         assert len(read) <= 2  # the first key is handled alone
 
 
-async def test_new_size_is_drawn_though_its_timer_starts_late(open_app, until, monkeypatch) -> None:
+async def test_new_size_is_drawn_though_timer_starts_late(open_app, until, monkeypatch) -> None:
     async with open_app() as (app, pilot):
         late = itertools.count()
         monkeypatch.setattr("textual._time.get_time", lambda: time.monotonic() + 0.01 * next(late))
