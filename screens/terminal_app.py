@@ -155,7 +155,7 @@ class TerminalApp(App[None]):
         if getattr(self._driver, "_must_signal_resume", False):
             assert self._driver is not None
             self._driver.resume_application_mode()
-        self.call_later(self.refresh)
+        asyncio.get_running_loop().call_soon_threadsafe(self.refresh)
 
     def _check_terminal(self) -> None:
         """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""
