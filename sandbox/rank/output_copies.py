@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
+from sandbox.machine.devices.kind import HELD
 from sandbox.memory.slots import Slot, copy_all
 from sandbox.protocol.frames import LOST, REUSES
 
-HELD = 64
-"""Most results that are held."""
 HELD_BYTES = 1 << 30
 AT_ONCE = 16
 """On average, one result in this many is copied at once."""

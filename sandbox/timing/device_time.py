@@ -6,7 +6,7 @@ CPU ranks have no device time, and neither have kernels that wait for the GPU wi
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from sandbox.machine.devices.kind import Pace
+from sandbox.machine.devices.kind import HELD, Pace
 from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER_INDEX, Clock
@@ -45,6 +45,8 @@ class DeviceTime:
         self.calls = 0
         """Calls of a batch, as found by `try_out`."""
         self._gates: dict[World, GatePage] = {}
+        self._ungated_calls = 0
+        """Calls of a batch that is not gated."""
         self._most_calls = list(CALLS)
         self._done_delays: dict[int, list[int]] = {}
         """By number of a side without a kernel, in a duel of both sides: ns from the last mark to the last DONE, by batch."""
@@ -73,6 +75,7 @@ class DeviceTime:
         count: calls of a batch that is not gated. most: most calls of a gated one.
         """
         found: list[Pair] | None = None
+        self._ungated_calls = count
         for calls in (1, count):
             while self._gates and (found := self._pairs(calls, 1)) is None:
                 pass
@@ -130,11 +133,13 @@ class DeviceTime:
 
         number: of the round. probing: some batches, drawn at random, are probes and belong to no pair.
 
-        The first round of a reference world measures its overhead, in slots after those of the pairs.
+        The first round of a reference world measures its overhead, in slots after those of the pairs. Its first pair does not
+        count if no batch of so many calls ran before (HELD).
         """
         calls = min(count, self._most_calls[0])
         reference = number % len(self.turns.baseline_side.worlds)
         unknown = probing and calls == self.calls and reference not in self.clock.noop
+        skipped = unknown and self._ungated_calls < min(calls, HELD)
         slots = self.exchange.prepared.layout.slots
         wanted = max(1, min(wanted, slots // calls - unknown))
         self.turns.draw(min(calls * (wanted + unknown), slots))
@@ -150,7 +155,9 @@ class DeviceTime:
                 if probing and (drawn := self.probes.draw(calls)):
                     self._probe(drawn, batch)
                     continue
-                found.append(self._pair(batch, number))
+                pair = self._pair(batch, number)
+                if timed or not skipped:
+                    found.append(pair)
                 chosen.append(batch.first + self.turns.random.randrange(calls))
                 timed += range(batch.first, batch.first + calls)
         except _NotQueued:

@@ -247,10 +247,14 @@ class Rounds:
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
-        found += self.warm_pairs(range(len(self.turns.baseline_side.worlds)), warm_calls(slower))
+        every, tried = range(len(self.turns.baseline_side.worlds)), self.calls
+        found += self.warm_pairs(every, warm_calls(slower))
         seconds = self.choose_calls(found)
         if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
-            seconds = self.choose_calls(found + self.warm_pairs(self.references))
+            longest = self.calls  # a world's first batch of so many calls takes less time (HELD)
+            found += self.warm_pairs(every if longest > tried else self.references)
+            seconds = self.choose_calls(found)
+            self.calls = min(self.calls, longest)
         return seconds
 
     def choose_calls(self, found: Sequence[Pair]) -> tuple[float, float]:
@@ -363,15 +367,16 @@ class Rounds:
         """
         self._turn += 1
         baseline, contender = self.turns.sides
+        cores = batch.first // batch.calls + self.done // len(baseline.worlds)  # the same for a cycle of references
         numbers = self.references if references is None else references
         order: list[int | None] = [*numbers, None]  # None: the contender
         self.turns.random.shuffle(order)
         us = {}
         for number in order:
             side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
-            us[number] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
+            us[number] = self.turns.timed(side, world, batch, cores) / batch.calls * 1e6
         before = order[: order.index(None)]
-        where = batch.calls, self.done, self._turn, self.turns.cores(self._turn)
+        where = batch.calls, self.done, self._turn, self.turns.cores(cores)
         return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from sandbox.machine.placement import RankGpu
 from sandbox.machine.scheduling import Share
 
+HELD = 64
+"""Most results of a batch that a rank holds and then copies together (sandbox.rank.output_copies). A world's first batch of more
+calls than any before, up to this number, holds none and takes less time."""
+
 
 @dataclass(frozen=True)
 class Pace:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sandbox.machine.devices.kind import HELD
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
 from sandbox.protocol.frames import LOST, REUSES
@@ -10,7 +11,7 @@ from sandbox.rank import output_copies
 from sandbox.rank.output_copies import OutputCopies
 
 CALLS, ROOM, SIZE = 40, 16, 16 << 10
-MANY = CALLS + output_copies.HELD
+MANY = CALLS + HELD
 
 
 def fresh(number):
