@@ -110,6 +110,8 @@ class ChooseBatch(Order[None], frozen=True):
     """A no-op batch: it returns a stored result in place of each call, to measure the harness overhead."""
     epoch: int = 0
     """The gate's epoch for a gated batch; 0: the batch runs at GO."""
+    reuses: bool = False
+    """Whether a rank has reported that the kernel returns the same memory again: every rank copies outputs at once."""
 
 
 class Arm(Order[None], frozen=True):

@@ -175,6 +175,7 @@ class ContenderRank(Rank):
             self.last_result, _ = self.iterations.rehearse(self.solution)
         slot = self.iterations.slots[order.first if self.iterations.armed else 0]
         self.output_copies.warm_up(slot, self.last_result)
+        self.output_copies.reuses |= order.reuses
         self.output_copies.start(order.count, order.noop)
         self.spark.add_(1)
         self.device.synchronize()

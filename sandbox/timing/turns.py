@@ -251,7 +251,8 @@ class Turns:
         self.pin(world, turn)
         if not warm:  # a single call while the time of a call is unknown
             warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
-        chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
+        reuses = side.exchange.reuses and world is side.exchange.contender
+        chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch, reuses)
         started = self.timer.monotonic()
         if not self.exchange.sealed:  # the world copies its inputs itself before GO, unobserved
             self.reveal(side, batch, "call", watch=False)

@@ -10,10 +10,12 @@ kernels = cuda.lazy(r"""
 #define BROUGHT 128
 extern "C" __global__ void __launch_bounds__(512) gather(Px px, const u16* x, u16* y, i64 n, int root) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
+    px_reach(px, slot, turn);
+    const int peer = px_thread();
+    if (peer == 0 && px.rank != root) px_wait(px, root, slot, turn);  // the root has used up its earlier results
+    __syncthreads();
     px_move(px_at(px, root, y) + px.rank * n, x, n, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
     __syncthreads();
-    const int peer = px_thread();
     if (px.rank != root) {
         if (peer == 0) px_signal(px, root, BROUGHT + slot, turn);
         return;

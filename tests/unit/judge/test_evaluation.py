@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from sandbox.protocol.events import Checked, PhaseStarted, Result
 from sandbox.protocol.frames import LOST, Kind
+from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
@@ -124,10 +125,16 @@ def test_failures_while_timed_have_verdict_and_no_times(kernel: MadeKernel, verd
 
 def test_timing_starts_again_once_where_outputs_are_lost() -> None:
     machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[0] * 12 + [LOST] * 3))
-    result = judged(machine, rounds=12)
+    judge = revision(machine, rounds=12)
+    result = judge.judge()
     assert (result.verdict, result.rounds, result.labels) == (Verdict.PASS, 12, [REUSES])
     assert [event.phase for event in machine.of(PhaseStarted)].count("time") == 2
     assert result.speedup is not None
+    chosen = [
+        order for order in machine.ranks(judge.correctness.exchange.contender).orders if isinstance(order, ChooseBatch)
+    ]
+    assert {order.reuses for order in chosen[:6]} == {False}
+    assert {order.reuses for order in chosen[-12:]} == {True}  # other ranks would lose theirs later
 
 
 def test_memory_used_again_in_check_loses_nothing() -> None:
