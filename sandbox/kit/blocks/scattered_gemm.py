@@ -70,7 +70,7 @@ def scattered_product(
                 if away == others:
                     stream_barrier(own, team, SLOT)
                     if more is not None:
-                        _add(own[part], more[:, part], more.stride(0))
+                        add_arrived(own[part], more[:, part])
                     arrived.append(mark())
     for part, here in zip(parts, arrived, strict=True):
         join(here)  # these rows have arrived
@@ -84,9 +84,11 @@ def _parts(rows: int, chunks: int) -> list[slice]:
     return [slice(edges[number], edges[number + 1]) for number in range(chunks)]
 
 
-def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
-    """Adds more[0], more[1], ... to rows. apart: elements between the beginnings of two of them."""
-    blocks = min(max(-(-rows.nbytes // (16 * THREADS)), 1), BLOCKS)
+def add_arrived(rows: torch.Tensor, more: torch.Tensor) -> None:
+    """Adds more[0], more[1], ... to rows, each contiguous, and rounds once. On GPUs."""
+    if not rows.numel():
+        return
+    blocks = min(-(-rows.nbytes // (16 * THREADS)), BLOCKS)
     kernel_for(rows.dtype).add_arrived[blocks, THREADS](
-        rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0]
+        rows.data_ptr(), more.data_ptr(), rows.numel(), more.stride(0), more.shape[0]
     )
