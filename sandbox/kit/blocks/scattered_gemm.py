@@ -28,14 +28,17 @@ CHUNKS = 2
 SLOT = 1000
 
 
-def arrivals(own: torch.Tensor, team: Team) -> torch.Tensor | None:
-    """The buffer in which partial products for `own` arrive, one of two in turn; None if they all arrive in `own`. Collective."""
+def arrivals(own: torch.Tensor, team: Team, everything: bool = False) -> torch.Tensor | None:
+    """The buffer in which partial products for `own` arrive, one of two in turn; None if they all arrive in `own`. Collective.
+
+    everything: room for all of them, also for those of rank r-1, which else arrive in `own`.
+    """
     column_kernels(cuda.unit_of(own))  # before the ranks exchange: see `cuda.lazy`
-    if team.world < 3:
+    if team.world < 3 and not everything:
         return None
     kernel_for(own.dtype)
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
-    return team.out((team.world - 2, *own.shape), own.dtype, "scattered: more", ring=2)
+    return team.out((team.world - 2 + everything, *own.shape), own.dtype, "scattered: more", ring=2)
 
 
 def scattered_product(
