@@ -1,34 +1,31 @@
-"""House kernel: strip convolution without the neighbours; rows that need them are computed beside it, in patches."""
+"""House kernel: strip convolution; one launch copies the strip and exchanges the neighbours' rows around it."""
 
 import torch
 import torch.distributed as dist
 from torch.nn.functional import conv2d
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(r"""
-// Copies the rows of x at the strip's borders to the patches of this rank and its neighbours; a warp copies a plane.
-// x: [planes][size]. patches: [2 (top, bottom)][planes][3 halo], symmetric. A top patch has the last `halo` elements of the strip
-// above, then the first of this strip. A bottom patch has those of this strip from `start` on, then `halo` of the strip below.
-extern "C" __global__ void __launch_bounds__(512) exchange(Px px, const TYPE* x, TYPE* patches, i64 planes, i64 size, i64 halo,
-        i64 start) {
+// Copies strips to the middle of their extended planes, and their border rows to the neighbours' planes; a warp copies a plane.
+// x: [planes][size]; y: [planes][halo (from above), size, halo (from below)], symmetric. Beyond the image there are zeros.
+extern "C" __global__ void __launch_bounds__(512) extend(Px px, const TYPE* x, TYPE* y, i64 planes, i64 size, i64 halo) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
     for (i64 plane = (blockIdx.x * blockDim.x + threadIdx.x) / 32; plane < planes; plane += warps) {
         const TYPE* strip = x + plane * size;
-        TYPE *top = patches + plane * 3 * halo, *bottom = top + planes * 3 * halo;
-        if (px.rank > 0) px_move(px_at(px, px.rank - 1, bottom) + size - start, strip, halo, lane, 32);
-        if (px.rank < px.world - 1) px_move(px_at(px, px.rank + 1, top), strip + size - halo, halo, lane, 32);
-        px_move(top + halo, strip, 2 * halo, lane, 32);
-        px_move(bottom, strip + start, size - start, lane, 32);
+        TYPE *above = y + plane * (size + 2 * halo), *below = above + halo + size;
+        if (px.rank > 0) px_move(px_at(px, px.rank - 1, below), strip, halo, lane, 32);
+        else for (i64 i = lane; i < halo; i += 32) above[i] = 0;
+        if (px.rank < px.world - 1) px_move(px_at(px, px.rank + 1, above), strip + size - halo, halo, lane, 32);
+        else for (i64 i = lane; i < halo; i += 32) below[i] = 0;
+        px_move(above + halo, strip, size, lane, 32);
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the neighbours' rows have arrived
 }
 """)
-BLOCKS, THREADS = 16, 512
-"""Few blocks, because blocks that wait for a neighbour take multiprocessors from the convolution beside them."""
+BLOCKS, THREADS = 128, 512
 
 
 def solution(
@@ -41,47 +38,32 @@ def solution(
 ) -> torch.Tensor:
     """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> this rank's strip [B, Co, h_out, w_out].
 
-    The strip is extended by `padding` rows of either neighbour, or by zeros at the ends of the image. A convolution
-    with zeros on all sides is wrong only in the result's rows near the borders, which are replaced.
+    The strip is extended by `padding` rows of either neighbour, or by zeros at the ends of the image.
     """
     team = symm.team(group)
     if team.world == 1 or padding == 0:
         return conv2d(x, weight, bias, stride, padding)
-    x = x.contiguous()
-    height, is_thin = x.shape[2], x.shape[2] < 2 * padding  # then some rows need both neighbours
-    if not x.is_cuda or is_thin or weight.shape[2] != 2 * padding + 1 or x.element_size() not in (2, 4):
-        return conv2d(extended(x, padding, team), weight, bias, stride, (0, padding))
-    # Rows of the result before row `above` need the strip above, rows from `below` on need the strip below.
-    above, below = -(-padding // stride), -(-(height - padding) // stride)
-    with beside():
-        patches = exchanged(x, padding, below * stride - padding, team)
-        rows = conv2d(patches, weight, bias, stride, (0, padding))
-    result = conv2d(x, weight, bias, stride, padding)
-    join()
-    top, bottom = rows.chunk(2)
-    if team.rank > 0:
-        result[:, :, :above] = top
-    if team.rank < team.world - 1:
-        result[:, :, below:] = bottom[:, :, : result.shape[2] - below]
-    return result
-
-
-def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Tensor:
-    """Patches [2 B, C, 3 padding, w]: B at the top of strip x [B, C, h, w], B at its bottom, from row `start` on."""
-    kernel = kernel_for(cuda.unit_of(x)).exchange
-    batch, channels, height, width = x.shape
-    # Two are enough: a rank stores in call e+2 after the barrier of call e+1, and all ranks use the patches of call e
-    # before that barrier.
-    patches = team.out((2 * batch, channels, 3 * padding, width), x.dtype, "patches", ring=2)
-    planes = batch * channels
-    blocks = min(max(-(-32 * planes // THREADS), 1), BLOCKS)
-    sizes = planes, height * width, padding * width, start * width
-    kernel[blocks, THREADS](team.px, x.data_ptr(), patches.data_ptr(), *sizes)
-    return patches
+    on_gpus = x.is_cuda and x.element_size() in (2, 4)
+    return conv2d(
+        (extended if on_gpus else by_library)(x.contiguous(), padding, team), weight, bias, stride, (0, padding)
+    )
 
 
 def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
-    """Strip x [B, C, h, w] with `padding` rows of either neighbour, read in their memory: [B, C, h + 2 padding, w]."""
+    """Strip x [B, C, h, w] with `padding` rows of either neighbour: [B, C, h + 2 padding, w]."""
+    kernel = kernel_for(cuda.unit_of(x)).extend
+    batch, channels, height, width = x.shape
+    # Two are enough: a rank stores in call e+2 after the barrier of call e+1, which all ranks reach after the convolution of
+    # call e.
+    planes = team.out((batch, channels, height + 2 * padding, width), x.dtype, "extended", ring=2)
+    blocks = min(max(-(-32 * batch * channels // THREADS), 1), BLOCKS)
+    sizes = batch * channels, height * width, padding * width
+    kernel[blocks, THREADS](team.px, x.data_ptr(), planes.data_ptr(), *sizes)
+    return planes
+
+
+def by_library(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
+    """Does the same by reading the rows in the neighbours' memory."""
     peers = team.peers(team.stage(torch.stack((x[:, :, :padding], x[:, :, -padding:]))))
     team.barrier()
     outside = torch.zeros_like(x[:, :, :padding])
