@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.attacks.attack_suite import TWIN
+from benchmarks.attacks.attack_suite import MOST_TRIES, TWIN
 from sandbox.protocol.events import PhaseStarted
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.labels import REUSES
@@ -44,7 +44,10 @@ def solution(tensor):
 
 
 def test_timing_restarts_where_uncopied_memory_was_reused(referee):
-    result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)
+    for _ in range(MOST_TRIES):
+        result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)
+        if all(batches.calls > 1 for batches in result.samples.call):  # on a busy machine they have one call each
+            break
     assert (result.verdict, result.rounds) == (Verdict.PASS, 12)
     assert REUSES in result.labels
     started = [event.phase for event in referee.events if isinstance(event, PhaseStarted)]

@@ -1,11 +1,13 @@
 """Agent programs and models as players of a duel, and their budgets: real requests to a provider on this machine."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from model_server import KEY, ModelServer, streamed
+from waiting import PATIENCE_S, comes_true
 
 from arena.duel.card import duel_report, svg_card, text_card
 from arena.duel.events import KernelJudged, Left, Spending
@@ -88,14 +90,17 @@ async def test_program_without_money_is_ended_and_keeps_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setattr(program_player, "SPENT_S", 4.0)
+    monkeypatch.setattr(program_player, "SPENT_S", PATIENCE_S)
     model_server.replies = [streamed("hello")]
     variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
     settings = settings_for(model_server, [str(script)], **variables)
     player = player_for("agent:mine", settings, paths, 2e-4)
     assert player.model is not None
     match = match_of(engine, paths, player, 2e-4)
-    ended = await match.play()
+    played = asyncio.create_task(match.play())
+    await comes_true(lambda: match.state.left.best or played.done())
+    monkeypatch.setattr(program_player, "SPENT_S", 0.5)
+    ended = await played
     assert ended.winner == "left"
     assert ended.left.stopped == "the budget of $0.0002 is spent"
     (left,) = told(match, paths, Left)

@@ -333,8 +333,10 @@ async def test_messages_wait_while_calls_are_open(tmp_path: Path) -> None:
         _, calling = await connect()
         _, asking = await connect()
         asked = {"id": 3, "method": "tools/list"}
+        few = mcp_server.OPEN_CALLS
         for writer, message, size in ((calling, CALL, 50_000), (asking, asked, 500)):
-            writer.write(line(INITIALIZE) + line({"method": "notifications/initialized"}))
+            writer.write(line(INITIALIZE) + line({"method": "notifications/initialized"}) + few * line(message))
+            await comes_true(lambda: tools.calls == few)
             sent = 0
             with contextlib.suppress(TimeoutError):
                 while sent < 16 << 20:

@@ -1,7 +1,7 @@
 """What the referee receives from a world's ranks: the earliest failure is the cause; ended processes have a status."""
 
 import signal
-import time
+from types import SimpleNamespace
 
 import pytest
 from socket_wires import OtherEnds, wires_of
@@ -12,6 +12,15 @@ from sandbox.worlds import rank_wire
 from sandbox.worlds import wires as wires_module
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.wires import Wires
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time of the wires, which stands still."""
+    clock = SimpleNamespace(now=0.0)
+    for module in (wires_module, rank_wire):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 def alive() -> str:
@@ -74,12 +83,13 @@ def test_late_end_of_peer_explains_broken_connection() -> None:
         assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
 
 
-def test_broken_connection_is_failure_where_no_peer_ends(monkeypatch) -> None:
-    monkeypatch.setattr(wires_module, "PEER_SECONDS", 0.05)
+def test_broken_connection_is_failure_where_no_peer_ends(clock: SimpleNamespace) -> None:
     with wires_of() as (wires, theirs):
         theirs.raises(0, BROKEN)
         assert wires.missing(Kind.DONE, alive) == [1]
-        time.sleep(0.06)
+        clock.now += wires_module.PEER_SECONDS
+        assert wires.missing(Kind.DONE, alive) == [1]
+        clock.now += 0.01
         assert failure_of(wires) == ("RAISED", 0, 0)
 
 
@@ -116,12 +126,12 @@ def test_answer_that_was_given_before_end_counts() -> None:
         assert failure_of(wires) == ("DIED", 1, 0)
 
 
-def test_line_closed_by_living_process_is_awaited_briefly(monkeypatch) -> None:
+def test_line_closed_by_living_process_is_awaited_briefly(clock: SimpleNamespace) -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].close()
         theirs.serve()
         assert wires.missing(Kind.DONE, alive) == [1]
-        monkeypatch.setattr(wires_module, "STATUS_SECONDS", 0.0)
+        clock.now += wires_module.STATUS_SECONDS + 0.01
         assert failure_of(wires) == ("DIED", 1, -1)
 
 
