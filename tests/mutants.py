@@ -1,8 +1,9 @@
 """Puts small mistakes into functions, one at a time, and prints those that no test finds: `make mutants ARGS="sandbox/memory"`.
 
-mutants.toml names the tests of each folder and keeps its score. A mistake runs the tests that execute its line, in a fork of a
-pytest process that has collected them. Programs that tests start import it from a copy of the checkout. Results are added to
-.mutants/, a file for each folder or module. The next call tries only what no earlier call has found.
+mutants.toml names the tests of each folder and keeps its score. A mistake runs those that execute its line, the fastest first, in
+a fork of a pytest process that has collected them. Programs that tests start import it from a copy of the checkout. The lines of
+a file of tests are recorded once, and again when the file or a module changes. Results are added to .mutants/, a file for each
+folder or module. The next call tries only what no earlier call has found.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import pickle
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ from typing import Any
 import coverage
 import pytest
 import tomlkit
+from coverage.numbits import numbits_to_nums
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tests" / "unit" / "mutants.toml"
@@ -41,6 +44,20 @@ SWAPPED = {
 }
 OPPOSITE = {"max": "min", "min": "max", "any": "all", "all": "any"}
 FORGOTTEN = {"abs", "sorted", "sqrt", "set", "list", "tuple", "reversed", "round", "max", "min"}
+FOLDERS = ("arena", "sandbox", "screens")
+MARKS = "not long and not gpu and not problems"
+LINES = "select path, numbits from line_bits join file on file.id = file_id"
+CHILD = """
+import atexit, contextlib, coverage
+watch = coverage.Coverage(data_file={data!r}, data_suffix=True, source={source!r}, config_file=False)
+@atexit.register
+def save():
+    with contextlib.suppress(Exception):
+        watch.stop()
+        watch.save()
+watch.start()
+"""
+"""Records the lines of a program that a test starts."""
 
 
 def mistakes(node: ast.AST) -> Iterator[ast.AST]:
@@ -152,61 +169,127 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 class Trial:
     """A pytest plugin: tries mistakes with the tests that the session has collected."""
 
-    def __init__(self, mutants: dict[str, tuple[Path, int]], world_tests: tuple[str, ...], results: Path) -> None:
-        self.mutants, self.world_tests, self.results = mutants, world_tests, results
+    def __init__(
+        self, checkout: Path, mutants: dict[str, tuple[Path, int]], asked: argparse.Namespace, row: Any
+    ) -> None:
+        self.checkout, self.mutants, self.asked = checkout, mutants, asked
+        self.modules = {str(path.relative_to(checkout)) for path, _ in mutants.values()}
+        self.results = ROOT / ".mutants" / f"{asked.target.replace('/', '-')}.jsonl"
+        self.world_tests = tuple(row.get("world_tests", ()))
         self.found: dict[str, bool | None] = {}
         self.failed: set[str] = set()
         self.seconds: Counter[str] = Counter()
+        self.killed: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
         self.failed |= {report.nodeid} if report.failed else set()
 
-    def finds(self, items: list[pytest.Item]) -> bool:
-        """Runs tests until one fails, and returns whether one has failed."""
-        for item, following in zip(items, [*items, None][1:], strict=True):
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.failed:
-                break
-        return bool(self.failed)
+    def sha(self, name: str) -> str:
+        path = self.checkout / name
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
-    def measure(self, items: list[pytest.Item]) -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
-        """Returns the tests that execute each line of each module, and each passing test's duration in s."""
-        modules = sorted({str(path) for path, _ in self.mutants.values()})
-        watch = coverage.Coverage(data_file=None, include=modules, config_file=False)
-        watch.start()
+    def known(self, tests: Path) -> dict[str, Any] | None:
+        """Returns what is recorded of a file of tests; None if that or a module has changed since."""
+        name = str(tests.relative_to(self.checkout))
+        file = ROOT / ".mutants" / "lines" / f"{name.replace('/', '-')}.json"
+        found = json.loads(file.read_text()) if file.exists() else {"hashes": {name: "new"}}
+        changed = any(
+            self.sha(each) != found["hashes"][each] for each in {*self.modules, name} & found["hashes"].keys()
+        )
+        return None if changed else found["tests"]
+
+    def record(self, tests: Path, items: list[pytest.Item]) -> None:
+        """Runs the tests of a file, and writes the duration in s and the lines of those that pass."""
+        data = Path(tempfile.mkdtemp()) / "data"
+        source = [str(self.checkout / folder) for folder in FOLDERS]
+        child = self.checkout / "sitecustomize.py"
+        child.write_text(CHILD.format(data=str(data), source=source))
+        watch = coverage.Coverage(data_file=str(data), source=source, config_file=False)
+        watch.set_option("run:disable_warnings", ["no-data-collected"])
+        found: dict[str, dict[str, str]] = {item.nodeid: {} for item in items}
         for item, following in zip(items, [*items, None][1:], strict=True):
-            watch.switch_context(item.nodeid)
+            watch.start()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        watch.stop()
-        passed = {name: seconds for name, seconds in self.seconds.items() if name not in self.failed}
-        return {module: watch.get_data().contexts_by_lineno(module) for module in modules}, passed
+            watch.stop()
+            watch.save()
+            lines = found[item.nodeid]
+            for path in data.parent.iterdir():
+                with suppress(sqlite3.Error), sqlite3.connect(path) as database:
+                    for module, bits in database.execute(LINES):
+                        name = str(Path(module).relative_to(self.checkout))
+                        lines[name] = f"{int(lines.get(name, '0'), 16) | int.from_bytes(bits, 'little'):x}"
+                path.unlink(missing_ok=True)
+            watch.erase()
+        child.unlink()
+        passed = {name: [self.seconds[name], lines] for name, lines in found.items() if name not in self.failed}
+        name = str(tests.relative_to(self.checkout))
+        hashes = {each: self.sha(each) for each in {name}.union(*(lines for _, lines in passed.values()))}
+        file = ROOT / ".mutants" / "lines" / f"{name.replace('/', '-')}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"hashes": hashes, "tests": passed}))
+
+    def lines_and_times(self, items: list[pytest.Item]) -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
+        """Returns the tests that execute each line of each module, and each passing test's duration in s."""
+        lines: dict[str, dict[int, list[str]]] = {module: {} for module in self.modules}
+        times: dict[str, float] = {}
+        for path in sorted({item.path for item in items}):
+            if (found := self.known(path)) is None:
+                in_fork(partial(self.record, path, [each for each in items if each.path == path]), 3600)
+            for test, (seconds, modules) in (found or self.known(path) or {}).items():
+                times[test] = seconds
+                for module in modules.keys() & self.modules:
+                    bits = int(modules[module], 16)
+                    for line in numbits_to_nums(bits.to_bytes(bits.bit_length() // 8 + 1, "little")):
+                        lines[module].setdefault(line, []).append(test)
+        return lines, times
+
+    def finds(self, items: list[pytest.Item]) -> list[str]:
+        """Runs tests until one fails, or all of them for the matrix. Returns those that have failed."""
+        for item, following in zip(items, [*items, None][1:], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed and not self.asked.matrix:
+                break
+        return sorted(self.failed)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.unfreeze()
         items = {item.nodeid: item for item in session.items}
-        lines, times = in_fork(lambda: self.measure(session.items), 3600)
-        in_worlds = [name for name in times if name.startswith(self.world_tests)]
-        print(f"{len(times)} of {len(items)} tests pass, in {sum(times.values()):.0f} s", flush=True)
+        lines, times = self.lines_and_times(session.items)
+        in_worlds = [name for name in times if name.startswith(self.world_tests or ("none",))]
         for place, (path, number) in self.mutants.items():
             right = path.read_bytes()
             tree, line, _ = wrong_module(path, number)
-            tests = sorted(times.keys() & lines[str(path)].get(line, []) or in_worlds, key=times.__getitem__)
+            here = lines[str(path.relative_to(self.checkout))].get(line, [])
+            tests = sorted(times.keys() & here or in_worlds, key=times.__getitem__)
+            while sum(times[name] for name in tests) > self.asked.seconds and len(tests) > 1:
+                tests.pop()
             seconds = 20 + 5 * sum(times[name] for name in tests)
             work = partial(self.planted, path, number, tree, [items[name] for name in tests])
             if not self.found and in_fork(partial(work.func, path, 0, ast.parse(right), work.args[3]), seconds):
                 sys.exit(f"tests fail with an unchanged {path}")
             path.write_bytes(right)
-            self.found[place] = in_fork(work, seconds)
+            killers = in_fork(work, seconds)
             path.write_bytes(right)
+            self.found[place] = None if killers is None else bool(killers)
             with self.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"place": place, "found": self.found[place]}) + "\n")
             if self.found[place] is False:
-                print(f"{len(tests)} tests miss {place}", flush=True)
+                print(f"{len(tests)} of {len(here)} tests miss {place}", flush=True)
+            for name in tests:
+                self.killed.setdefault(name, set()).update(
+                    {place} if killers is True or name in (killers or ()) else ()
+                )
+        if self.asked.matrix:
+            known: set[str] = set()
+            for name in sorted(self.killed, key=times.__getitem__):
+                if self.killed[name] <= known:
+                    print(f"{times[name]:.2f} s, {len(self.killed[name])} found, all by faster tests: {name}")
+                known |= self.killed[name]
         return True
 
-    def planted(self, path: Path, number: int, tree: ast.Module, items: list[pytest.Item]) -> bool | None:
-        """Plants a mistake and returns whether tests find it; None if it cannot be planted."""
+    def planted(self, path: Path, number: int, tree: ast.Module, items: list[pytest.Item]) -> list[str] | None:
+        """Plants a mistake and returns the tests that find it; None if it cannot be planted."""
         try:
             plant(path, number, tree)
         except ValueError:  # a function that exists cannot have other free variables
@@ -224,34 +307,35 @@ def copied_checkout() -> Path:
     return copy
 
 
-def tried_sample(target: str, row: Any, size: int, seed: int, equivalent: set[str]) -> dict[str, bool]:
+def tried_sample(asked: argparse.Namespace, row: Any, equivalent: set[str]) -> dict[str, bool]:
     """Tries the sampled mistakes that no earlier call found. Returns for each by place and change whether it is found."""
     (ROOT / ".mutants").mkdir(exist_ok=True)
     copy = copied_checkout()
     os.chdir(copy)
     os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no other threads of torch
     sys.path[:0] = [str(copy)]
-    modules = sorted((copy / target).rglob("*.py")) if (copy / target).is_dir() else [copy / target]
+    target = copy / asked.target
+    modules = sorted(target.rglob("*.py")) if target.is_dir() else [target]
     modules = [path for path in modules if str(path.relative_to(copy)) not in row.get("left_out", ())]
     chosen = [(path, number) for path in modules for number, _ in enumerate(places(ast.parse(path.read_bytes())))]
     # Drawn by name and number, so that a change of one module draws no others from the rest.
-    chosen.sort(key=lambda each: hashlib.sha256(f"{seed} {each[0].name} {each[1]}".encode()).digest())
+    chosen.sort(key=lambda each: hashlib.sha256(f"{asked.seed} {each[0].name} {each[1]}".encode()).digest())
     sample = {}
-    for path, number in chosen[:size]:
+    for path, number in chosen[: asked.sample]:
         _, line, change = wrong_module(path, number)
         sample[f"{path.relative_to(copy)}:{line} {change}"] = (path, number)
     sample = {place: mutant for place, mutant in sample.items() if place.split(" ", 1)[1] not in equivalent}
-    results = ROOT / ".mutants" / f"{target.replace('/', '-')}.jsonl"
+    results = ROOT / ".mutants" / f"{asked.target.replace('/', '-')}.jsonl"
     results.touch()
     known = {each["place"]: each["found"] for each in map(json.loads, results.read_text().splitlines())}
-    missing = {place: mutant for place, mutant in sample.items() if known.get(place, False) is False}
-    if missing:
-        trial = Trial(missing, tuple(row.get("world_tests", ())), results)
-        marks = row.get("marks", "not slow and not long and not gpu and not problems")
-        options = ["-q", "-s", "-p", "no:cacheprovider", "--timeout", "60", "-m", marks]
-        pytest.main([*options, *row["tests"], *trial.world_tests], plugins=[trial])
+    if asked.matrix:
+        known = {}
+    if missing := {place: mutant for place, mutant in sample.items() if known.get(place, False) is False}:
+        trial = Trial(copy, missing, asked, row)
+        options = ["-q", "-s", "-p", "no:cacheprovider", "--timeout", "200", "-m", MARKS]
+        pytest.main([*options, *(asked.tests or row["tests"]), *trial.world_tests], plugins=[trial])
         known |= trial.found
-    return {place: known[place] for place in sample if known[place] is not None}
+    return {place: known[place] for place in sample if known.get(place) is not None}
 
 
 def main() -> None:
@@ -260,12 +344,15 @@ def main() -> None:
     parser.add_argument("target", help="a folder of mutants.toml, or a module in one")
     parser.add_argument("--sample", type=int, default=50, help="the number of mistakes")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60, help="a mistake's tests in s, the fastest first")
+    parser.add_argument("--tests", nargs="+", help="files and folders of tests, instead of those in mutants.toml")
+    parser.add_argument("--matrix", action="store_true", help="print the tests that find nothing a faster one does not")
     parser.add_argument("--write", action="store_true", help="record the score in mutants.toml")
     asked = parser.parse_args()
     table = tomlkit.parse(TABLE.read_text(encoding="utf-8"))
     folder = max((each for each in table["folders"] if asked.target.startswith(each)), key=len)
     row = table["folders"][folder]
-    tried = tried_sample(asked.target, row, asked.sample, asked.seed, {each["change"] for each in table["equivalent"]})
+    tried = tried_sample(asked, row, {each["change"] for each in table["equivalent"]})
     score = sum(tried.values()) / len(tried)
     print(f"{asked.target}: {sum(tried.values())} of {len(tried)} mistakes found, {score:.0%}")
     if score < row["floor"]:
