@@ -122,17 +122,6 @@ def test_ctrl_c_ends_everything_with_130(
     assert "Traceback" not in stderr
 
 
-@pytest.mark.long
-def test_an_interrupted_sweep_prints_what_it_found(tmp_path: Path, home: Path) -> None:
-    process = start("sweep", "--rounds", "1", "--json", cwd=tmp_path)
-    assert process.stderr is not None
-    assert any("1/1 01_allreduce baseline: PASS" in line for line in process.stderr)
-    process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert {row["verdict"] for row in json.loads(stdout)} == {"PASS"}
-
-
 def test_a_killed_command_line_leaves_no_process(
     tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:
@@ -229,6 +218,13 @@ def test_budget_is_settings_or_option_s(
     assert done.returncode == 0, done.stderr
     assert said in done.stderr
     assert "✓ PASS   ▲ what both clocks say" in done.stdout
+
+
+def test_calibrate_prints_and_stores_the_peaks(pkb_arena_scripted: CommandLine, home: Path) -> None:
+    done = pkb_arena_scripted("calibrate", "--device", "cpu", "--world", "2")
+    assert done.returncode == 0, done.stderr
+    assert "2.00 GB/s" in done.stdout
+    assert json.loads((home / "state" / "calibrations" / "cpu-2.json").read_text())["peaks"] == {"local": 2e9}
 
 
 def test_sizes_that_differ_from_the_preset_are_shown(pkb_arena_scripted: CommandLine) -> None:

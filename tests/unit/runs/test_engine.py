@@ -16,15 +16,18 @@ from waiting import PATIENCE_S, comes_true
 
 import arena.runs.engine
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
+from arena.machine import calibration
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
+from arena.runs.referee_process import RefereeProcess
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import (
+    AnyCommand,
     AnyEvent,
     Cancelled,
     Checked,
@@ -32,10 +35,13 @@ from sandbox.protocol.events import (
     Interval,
     Judged,
     Log,
+    Microseconds,
     PhaseStarted,
     Refused,
+    Run,
     RunStarted,
     Speedup,
+    WorldOffsets,
 )
 from sandbox.protocol.verdict import Verdict
 
@@ -180,7 +186,41 @@ async def test_failing_referee_is_harness_error_and_replaced(engine: Engine, sou
     engine.subscribe_notices(notices.append)
     assert await verdict(engine, source) is Verdict.HARNESS_ERROR
     assert await verdict(engine, "pass") is Verdict.PASS
-    assert len(notices) == 1
+    (notice,) = notices
+    assert notice.message.startswith("the referee ")
+    assert "doctor" in notice.advice
+
+
+async def test_peaks_are_those_that_the_referee_measured(engine: Engine) -> None:
+    heard: list[AnyEvent] = []
+    unsubscribe = engine.subscribe(heard.append)
+    found = await engine.calibrate(SETTING)
+    assert found in heard
+    assert (found.world, found.peaks) == (SETTING.world, {"local": 2e9})
+    for _ in range(2):
+        unsubscribe()
+    assert engine._listeners == []
+
+
+async def test_run_is_sent_with_what_was_measured_here(
+    engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masses = {"call short": [-0.5] * calibration.VALUES}
+    calibration.keep_offsets(paths.calibrations, WorldOffsets(setting=SETTING, masses=masses))
+    times = {"baseline-graph": Microseconds(call=5.0, device=None)}
+    calibration.keep_times(paths.calibrations, SETTING, "baseline-graph", times["baseline-graph"])
+    calibration.keep(calibration.Calibration, paths.calibrations, await engine.calibrate(SETTING))
+    sent: list[AnyCommand] = []
+    send = RefereeProcess.send
+
+    async def noted(referee: RefereeProcess, command: AnyCommand) -> None:
+        sent.append(command)
+        await send(referee, command)
+
+    monkeypatch.setattr(RefereeProcess, "send", noted)
+    assert await verdict(engine, "pass") is Verdict.PASS
+    (run,) = (command for command in sent if isinstance(command, Run))
+    assert (run.peaks, run.offsets, run.beside) == ({"local": 2e9}, masses, times)
 
 
 async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None:

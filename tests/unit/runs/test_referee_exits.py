@@ -78,3 +78,8 @@ async def test_bytes_beyond_text_end_referee_like_garbage(paths: Paths) -> None:
     async with Engine(paths, command=(sys.executable, "-c", code)) as engine:
         with pytest.raises(RefereeFailed, match="said something that is no event"):
             await engine.start()
+
+
+def test_the_end_of_a_referee_is_named() -> None:
+    ends = [arena.runs.referee_process._status(status) for status in (0, -9, -99)]
+    assert ends == ["ended with status 0", "was killed by SIGKILL", "was killed by signal 99"]

@@ -1,6 +1,7 @@
 """The run state that is folded from events, for all screens, the watcher and replay."""
 
 from run_states import fold
+from stored_runs import result
 
 from arena.runs.run_state import LOG_LINES, RunState
 from arena.words.untrusted_text import printable
@@ -38,6 +39,9 @@ def test_correctness_is_known_before_the_speed() -> None:
     state.apply(timed("r1", 1.3))
     assert state.speedup is not None
     assert state.speedup.median == 1.3
+    assert not state.measuring_on
+    state.apply(ev.Judged(run_id="r1", sha256="ab", result=result()))
+    assert state.measuring_on
 
 
 def test_new_run_forgets_old_one_but_not_worlds() -> None:

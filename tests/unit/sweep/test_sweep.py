@@ -181,7 +181,9 @@ async def test_failing_seat_leaves_and_other_goes_on(paths: Paths) -> None:
         )
         await sweep.run()
     journal.close()
-    assert ["dying: it judges no more" in text for text in said] == [True]
+    (why,) = {result.detail for result in results(paths) if result.verdict == "HARNESS_ERROR"}
+    assert said == [f"3 harness errors in a row at dying: it judges no more; the last one: {why}"]
+    assert why
     verdicts = Counter(result.verdict for result in results(paths))
     assert verdicts == {"PASS": 3 * 87 - 3, "HARNESS_ERROR": 3}
     assert not sweep.progress.whole
@@ -219,7 +221,9 @@ async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
 async def test_paid_kernel_is_not_asked_again_after_failure(paths: Paths) -> None:
     player = Scripted("die")
     sweep = await played(paths, plan_for("1-6"), [player])
-    assert "3 harness errors in a row" in sweep.progress.stopped
+    why, _, last = sweep.progress.stopped.partition(", the last one: ")
+    assert why == "3 harness errors in a row at worker 0"
+    assert last == results(paths)[-1].detail != ""
     assert not sweep.progress.whole
     asked = len(player.asked)
     written = [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, Written)]
@@ -422,8 +426,8 @@ def test_problem_sets_and_players() -> None:
     assert len(ids("all")) == 87
     assert set(ids("class:A")) < set(ids("all"))
     assert ids("allreduce", "2") == [1, 2]
-    for wrong in ("category:none", "class:X", "400-500", "nobody", ","):
-        with pytest.raises(UsageError):
+    for wrong, said in {"category:none": "category", "class:X": "class", "400-500": "from 400", ",": "chosen"}.items():
+        with pytest.raises(UsageError, match=said):
             ids(wrong)
     assert parse_players("baseline, house,baseline") == ["baseline", "house"]
     with pytest.raises(UsageError):

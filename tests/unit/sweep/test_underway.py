@@ -57,5 +57,8 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
     rename_sweep(paths, done, "spring")
     assert row(lambda each: each.place == "done").sweep == "spring"
     assert sorted(path.name for path in paths.sweeps.glob("*.*l*")) == ["spring.jsonl", "spring.log"]
+    (paths.sweeps / "spring.log").unlink()  # as of a sweep that the command line began
+    rename_sweep(paths, row(lambda each: each.place == "done"), "autumn")
+    assert [path.name for path in paths.sweeps.glob("*.*l*")] == ["autumn.jsonl"]
     with pytest.raises(UsageError, match="cannot be"):
         rename_sweep(paths, done, "../spring")
