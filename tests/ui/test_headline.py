@@ -186,21 +186,6 @@ def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
     assert shortened(text, cells) == said
 
 
-@pytest.mark.further
-@pytest.mark.slow
-async def test_title_has_columns_that_nothing_else_needs(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        for event in events("wrong"):
-            app.screen.apply(event)
-        app.screen.draw(force=True)
-        await until(pilot, lambda: "✗ WRONG" in screen_text(app))
-        title, setting, best = screen_text(app).splitlines()[:3]
-        assert "Row-parallel GEMM + all-reduce " in title
-        assert "M=128 N=128 K=128 " in setting
-        assert "in check · rank 2" in setting
-        assert "tensor · all_reduce " in best
-
-
 @pytest.mark.slow
 @pytest.mark.further
 async def test_owner_of_verdict_and_remedy_are_whole(open_app, events, until, screen_text) -> None:

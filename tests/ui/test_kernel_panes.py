@@ -48,21 +48,6 @@ async def test_pane_named_in_table_is_shown_with_frame(
 
 
 @pytest.mark.further
-async def test_hidden_pane_is_drawn_at_its_real_width(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
-        for event in events("pass"):
-            app.screen.apply(event)
-        screen = app.screen
-        await until(pilot, lambda: not any(worker.group == "standings" for worker in screen.workers))
-        await until(pilot, lambda: not screen.session.changed)
-        screen.show_view("log")
-        await pilot.pause()
-        screen.show_view("result")
-        await until(pilot, lambda: "1.00 = the limit" in screen_text(app))
-        assert screen_text(app).splitlines()[-3].startswith("╰")  # the last pane ends above the phases
-
-
-@pytest.mark.further
 @pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
 async def test_panes_stay_in_place_through_a_run(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):
@@ -106,23 +91,6 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
                 await until(pilot, lambda: "rank 2 ✓ max" in screen_text(app))
             await pilot.resize_terminal(160, 45)
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
-
-
-@pytest.mark.further
-async def test_at_100_columns_failures_and_charts_have_room(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        answer = app.screen.query_one("#answer")
-        for run in ("wrong", "error"):
-            for event in events(run):
-                app.screen.apply(event)
-            await until(pilot, lambda: answer.outer_size.height >= 12)
-            await until(pilot, lambda: "→" in screen_text(app))
-            for event in events("pass"):
-                app.screen.apply(event)
-            await until(pilot, lambda: answer.outer_size.height < 12)
-        await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))  # the end of the axis is on the border
-        await pilot.resize_terminal(100, 45)
-        await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
 
 
 @pytest.mark.further

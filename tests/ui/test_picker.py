@@ -103,30 +103,6 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
-@pytest.mark.further
-@pytest.mark.slow
-async def test_titles_have_room_and_card_finds_some(open_app, until) -> None:
-    async with open_app(size=(60, 30)) as (app, pilot):
-        table, card = app.picker.table, app.screen.query_one("#card-pane")
-
-        def places() -> tuple[bool, bool, bool]:
-            """Whether the card is shown, is beside the problems, and all columns are in sight."""
-            beside = card.region.y == app.screen.query_one("#problem-pane").region.y
-            return card.display, card.display and beside, table.virtual_size.width <= table.size.width
-
-        for columns, title, beside in (
-            (60, 34, False),
-            (80, 34, False),
-            (100, 45, False),
-            (160, 40, True),
-            (200, 70, True),
-        ):
-            await pilot.resize_terminal(columns, 30)
-            await until(pilot, lambda: places() == (columns >= 100, beside, True))  # noqa: B023
-            width = next(column.width for key, column in table.columns.items() if key.value == "problem")
-            assert width >= title
-
-
 @pytest.mark.slow
 async def test_house_and_best_have_columns_where_possible(open_app, until, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):

@@ -81,17 +81,6 @@ async def test_both_players_are_reachable_where_one_fits(open_app, until, screen
         await until(pilot, lambda: screen.state.ended is not None and screen_text(app).count("✓ PASS") == 2)
 
 
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        # Of the panes themselves, because their containers are not drawn.
-        panes = [pane.region for pane in app.screen.query("#category-pane, #problem-pane, #card-pane")]
-        assert (min(region.x for region in panes), max(region.right for region in panes)) == (0, columns)
-        screen = await replayed(app, pilot, until)
-        assert screen.query_one("#duel-panes").region.width == columns
-
-
 async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")

@@ -63,7 +63,8 @@ def test_result_without_a_claim_has_no_key(more: dict[str, object]) -> None:
     assert "not measured yet" not in row
 
 
-def test_kept_figures_make_the_same_pages(tmp_path: Path) -> None:
+def test_kept_figures_make_the_same_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.atlas.load_catalogue", lambda: CATALOGUE)
     journal = SweepJournal(tmp_path / "sweep.jsonl", "sweep")
     journal.append(measured())
     journal.close()

@@ -59,12 +59,6 @@ def test_what_a_continuation_repeats_is_dropped(repeated: str) -> None:
     assert join_continuation(text, repeated + "# end\n```\n") == text + "# end\n```\n"
 
 
-def test_fence_that_continuation_opens_anew_is_dropped() -> None:
-    text = "```python\nimport torch\n\n\ndef solution(x):\n"
-    joined = join_continuation(text, "```python\n    return x\n```\n")
-    assert kernel_source(joined) == "import torch\n\n\ndef solution(x):\n    return x\n"
-
-
 def test_a_continuation_that_begins_again_replaces_what_was() -> None:
     assert kernel_source(join_continuation("```python\nimport tor", block(WHOLE))) == WHOLE
 

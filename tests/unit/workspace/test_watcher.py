@@ -97,16 +97,6 @@ async def test_the_same_text_again_is_no_save(kernel: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_own_writes_are_no_saves(kernel: Path) -> None:
-    async with watching(kernel) as (watcher, seen):
-        watcher.wrote(content_hash("mine"))
-        kernel.write_text("mine")
-        await watcher.reads_again()
-        kernel.write_text("theirs")
-        assert await next_text(seen) == "theirs"
-
-
-@pytest.mark.slow
 async def test_foreign_return_to_own_text_is_seen(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("one"))  # a save without a change
