@@ -316,7 +316,8 @@ def tried_sample(asked: argparse.Namespace, row: Any, equivalent: set[str]) -> d
     sys.path[:0] = [str(copy)]
     target = copy / asked.target
     modules = sorted(target.rglob("*.py")) if target.is_dir() else [target]
-    modules = [path for path in modules if str(path.relative_to(copy)) not in row.get("left_out", ())]
+    left_out = tuple(row.get("left_out", ("none",)))
+    modules = [path for path in modules if not str(path.relative_to(copy)).startswith(left_out)]
     chosen = [(path, number) for path in modules for number, _ in enumerate(places(ast.parse(path.read_bytes())))]
     # Drawn by name and number, so that a change of one module draws no others from the rest.
     chosen.sort(key=lambda each: hashlib.sha256(f"{asked.seed} {each[0].name} {each[1]}".encode()).digest())

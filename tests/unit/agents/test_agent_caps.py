@@ -38,7 +38,7 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
         ({"memory": 100_000}, CAPS, "memory", "MiB together, more than the 256 MiB it may have"),
         ({"processes": 100_000}, CAPS, "processes", "processes and threads, more than the 64 it may have"),
         ({"disk": 100_000}, CAPS, "disk", "MiB, more than the 96 MiB it may have"),
-        ({"cpu": 600}, replace(CAPS, cpu_seconds=2.0), "CPU time", "more than the 2 s they may have"),
+        ({"cpu": 600}, replace(CAPS, cpu_seconds=1.0), "CPU time", "more than the 1 s they may have"),
         ({"connections": 100_000}, CAPS, "connections", "it opened more than 4 to its tools at once"),
     ],
 )
@@ -95,8 +95,6 @@ async def test_without_a_control_group_the_caps_hold(playing: Playing, monkeypat
         raise cgroup.NoGroup("none here")
 
     monkeypatch.setattr(memory.cgroup, "make", refused)
-    played = await playing(caps=replace(CAPS, cpu_seconds=2.0), USE=json.dumps({"cpu": 600}))
-    assert played.reason.startswith("limit of CPU time")
     played = await playing(USE=json.dumps({"memory": 100_000}))
     assert "MiB together" in played.reason
 

@@ -101,10 +101,17 @@ async def test_a_refusal_is_one(model_server: ModelServer, protocol: str) -> Non
     assert "declined" in answer.reason
 
 
-async def test_a_prompt_that_gemini_blocks_is_a_refusal(model_server: ModelServer) -> None:
-    model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}\n\n')]
-    answer, _ = await ask(player(model_server, "gemini"))
-    assert answer.reason == "the model declined: PROHIBITED_CONTENT"
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("gemini", b'{"promptFeedback": {"blockReason": "NOT THIS"}}'),
+        ("openai_chat", b'{"choices": [{"delta": {"refusal": "NOT THIS"}, "finish_reason": "stop"}]}'),
+    ],
+)
+async def test_the_words_of_a_refusal_are_its_reason(model_server: ModelServer, protocol: str, said: bytes) -> None:
+    model_server.replies = [raw(b"data: " + said + b"\n\n")]
+    answer, _ = await ask(player(model_server, protocol))
+    assert (answer.outcome, answer.reason) == ("refusal", "the model declined: NOT THIS")
 
 
 async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> None:

@@ -16,7 +16,7 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.problems]
 
 EXAMPLES = [example for example in load_examples(load_catalogue()) if example.device != "cuda"]
 

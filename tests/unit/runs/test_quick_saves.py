@@ -51,7 +51,7 @@ def test_answer_for_cancelled_run_is_not_the_next() -> None:
     referee = Referee()
     try:
         stage = referee.oracle.prepare(setting)
-        for turn in range(20):
+        for turn in range(6):
             stage.world.tell(MakeArenas(stage.layout, own=not turn, side=0))
             answers = referee.await_all(stage.world, Kind.ARENAS_MADE, 10.0)
             descriptors = [fd for answer in answers for fd in answer.fds]

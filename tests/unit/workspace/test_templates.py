@@ -41,6 +41,7 @@ def test_no_starter_imports_a_module_twice(template: str) -> None:
         assert len(imports) == len(set(imports)), (problem.slug, imports)
 
 
+@pytest.mark.problems
 def test_imports_of_starters_stand_in_order_of_formatter(tmp_path: Path) -> None:
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "I,E402", "--line-length", "200"]
     ruff += ["--config", 'lint.isort.known-first-party = ["problems", "sandbox"]']
