@@ -108,6 +108,8 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_t
         assert replay.pace == 20
         await until(pilot, lambda: replay.state.stage == "ended")
         assert replay.state == screen.state
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, DuelBoard))
 
 
 async def test_esc_ends_measuring_on_and_keeps_verdict(open_app, until, screen_text) -> None:
@@ -130,20 +132,6 @@ async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> N
         screen.action_submit()  # before the editor's message of the change
         await until(pilot, lambda: len(screen.state.left.attempts) == 2)
         assert "#" in screen.state.left.last.source
-
-
-async def test_draft_of_kernel_screen_outlives_duel(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        problem = prepare(app, you="pass", guest="pass")
-        workspace = app.services.workspace
-        path = workspace.kernel_path(problem)
-        workspace.save_draft(path, "half a thought")
-        screen = await started(app, pilot, until, problem)
-        screen.panes["left"].insert("# typed in the duel")
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.screen is app.picker and workspace.draft(path) != "half a thought")
-        assert "typed in the duel" in workspace.draft(path)
-        assert workspace.revision(content_hash("half a thought")) == "half a thought"
 
 
 async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> None:
@@ -218,7 +206,10 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
 
 async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        problem, workspace = prepare(app, you="pass", guest="pass"), app.services.workspace
+        path = workspace.kernel_path(problem)
+        workspace.save_draft(path, "half a thought")  # of the kernel screen
+        screen = await started(app, pilot, until, problem)
         ends = []
         app.exit = lambda message=None: ends.append(message)
         await pilot.press("ctrl+q")
@@ -234,8 +225,8 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         await until(pilot, lambda: app.screen is app.picker)
         await until(pilot, lambda: screen.state.stage == "abandoned")
         assert duel_records(paths.duels) == []  # it counts for nobody
-        path = app.services.workspace.kernel_path(screen.problem)
-        assert "# not saved" in app.services.workspace.draft(path)
+        assert "# not saved" in workspace.draft(path)
+        assert workspace.revision(content_hash("half a thought")) == "half a thought"
 
 
 async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:

@@ -13,7 +13,6 @@ from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of, words
-from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
@@ -165,17 +164,3 @@ async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> 
         await until(pilot, lambda: kernel.editor.text == "pass\n#" and not kernel.editor.dirty)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: kernel.session.state.run_id != judged)
-
-
-async def test_a_replay_leads_back_to_the_duels(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        app.services.paths.duels.mkdir(parents=True, exist_ok=True)
-        (app.services.paths.duels / RECORDING.name).write_bytes(RECORDING.read_bytes())
-        await pilot.press("D")
-        await until(
-            pilot, lambda: isinstance(app.screen, DuelBoard) and app.screen.query_one("#duels").option_count == 1
-        )
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, DuelBoard))

@@ -145,14 +145,8 @@ async def test_history_of_one_file(open_app, until, screen_text) -> None:
 
 async def test_forbidden_files_are_said_and_text_stays(open_app, until, type_kernel) -> None:
     async with open_app(problem="13") as (app, pilot):
-        folder = app.screen.session.path.with_name("ring")
-        folder.mkdir()
-        (folder / "kernel.py").write_text("pass")
-        app.open_problem(app.screen.problem, folder)
-        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
-        await until(pilot, lambda: app.screen.editor.text == "pass")
-        screen = app.screen
-        await until(pilot, lambda: screen.session._watcher is not None)
+        screen = await open_folder(app, pilot, until, {})
+        folder = screen.session.path
         type_kernel(screen, "typed")
         (folder / "secret").symlink_to("/etc/passwd")
         await until(pilot, lambda: any("is a link out of" in str(note.message) for note in app._notifications))
@@ -193,29 +187,19 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         assert app.screen_stack[-2].session.path == path
 
 
-async def test_the_history_names_the_other_kernels(open_app, until, type_kernel, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen, store = app.screen, app.services.store
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
-        store.record(replace(store.history(13)[0], run_id="other", kernel_name="wrong.py"))
-        await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "wrong.py" in screen_text(app))
-
-
-async def test_the_history_times_the_kernel_against_a_revision(open_app, until, type_kernel) -> None:
+async def test_history_names_other_kernels_and_times_against_one(open_app, until, type_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         store = app.services.store
         type_kernel(screen, "pass")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
+        store.record(replace(store.history(13)[0], run_id="other", kernel_name="wrong.py"))
         type_kernel(screen, "pass\n# two")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: len(store.history(13)) == 2 and not screen.session.busy)
+        await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
         await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "wrong.py" in screen_text(app))
         app.screen.query_one("#runs").move_cursor(row=1)
         await pilot.press("t")
         await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))

@@ -134,24 +134,6 @@ async def test_players_with_alike_names_have_own_columns(open_app, until, screen
         await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
 
 
-@pytest.mark.further
-@pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
-async def test_titles_have_room_and_keys_explain_enter(
-    open_app, until, screen_text, services, journal: SweepJournal, columns, whole
-) -> None:
-    journal.append(result("house", "allgather", 2, "PASS"))
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        title = services.catalogue.find("2").title
-        await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "✓ correct" in screen_text(app))
-        await until(pilot, lambda: (title in screen_text(app)) == whole)
-        await until(pilot, lambda: "enter open" in screen_text(app).splitlines()[-1])
-        await pilot.resize_terminal(220 - columns, 30)
-        await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ correct" in screen_text(app))
-        await pilot.press("slash", "down")
-        await until(pilot, lambda: app.focused is app.screen.query_one("#sweep-grid"))
-
-
 async def test_this_machine_lists_sweeps_and_opens_one(
     open_app, until, screen_text, journal: SweepJournal, monkeypatch
 ) -> None:
