@@ -21,12 +21,12 @@ from benchmarks.app.terminal import Terminal
 from sandbox.protocol.verdict import ExitCode
 
 _LEAVE = ["escape", "pause"] * 10 + ["f10", "pause"] + ["escape", "pause"] * 4 + ["f10", "rest", "escape", "rest"]
-_KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "enter", "rest"]
+_KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "enter", "await kernel.py"]
 OPENINGS: dict[str, tuple[list[str], str]] = {
     "picker": ([], "Parallelism"),
     "kernel": (_KERNEL, "kernel.py"),
-    "duel": ([*_KERNEL, "f8", "rest", "enter", "rest"], "submit"),
-    "model": ([*_KERNEL, "f7", "rest", "enter", "rest"], "stop"),
+    "duel": ([*_KERNEL, "f8", "await enter starts", "enter", "await submit"], "submit"),
+    "model": ([*_KERNEL, "f7", "await enter starts", "enter", "await stop"], "stop"),
     "sweep": (["type c", "rest"], "monkey"),
     "settings": (["f9", "rest"], "Colours of the app"),
     "history": ([*_KERNEL, "f6", "rest"], "History"),
@@ -41,8 +41,8 @@ HABIT = 0.15
 """Share of the turns at which a habit comes instead of a single step."""
 REOPEN = 40
 """Turns after which the keys lead back to the screen."""
-START_S, FROZEN_S = 90.0, 60.0
-"""Maximum seconds until the app draws after its start, and after a new size."""
+START_S, FROZEN_S, AWAITED_S = 90.0, 60.0, 10.0
+"""Maximum seconds until the app draws after its start, until it draws a new size, and for a text that a step awaits."""
 _CTRL = "abcdefghjklnoprstuvwxyz"  # without i (tab), m (enter) and q, which quits
 _KEYS = {
     "enter": "\r", "tab": "\t", "shift+tab": "\x1b[Z", "escape": "\x1b", "backspace": "\x7f", "delete": "\x1b[3~",
@@ -109,7 +109,11 @@ def habit(rng: random.Random) -> list[str]:
 def do(terminal: Terminal, what: str) -> None:
     """Does one step in the terminal."""
     word, _, rest = what.partition(" ")
+    if word != "await":
+        terminal.drawn = b""
     match word:
+        case "await":
+            terminal.read_until(rest.encode(), AWAITED_S)
         case "size":
             terminal.resize(*map(int, rest.split("x")))
         case "type":
@@ -127,7 +131,6 @@ def do(terminal: Terminal, what: str) -> None:
         case _:
             terminal.send(_KEYS[what])
     terminal.quiet(0.02)
-    terminal.drawn = b""
 
 
 class App:
@@ -176,15 +179,12 @@ class App:
         return self.terminal.process.poll() is not None
 
     def is_frozen(self) -> bool:
-        """Whether the app draws nothing after a new size."""
-        self.terminal.resize(80, 24)
-        self.terminal.quiet(0.2)
+        """Whether the app does not draw the last line of a new size, higher than all of the steps."""
         self.terminal.drawn = b""
+        self.terminal.resize(80, 46)
+        if not self.terminal.read_until(b"\x1b[46;1H", FROZEN_S) and not self.left:
+            return True
         self.terminal.resize(100, 30)
-        since = time.monotonic()
-        while not self.terminal.read(0.5) and not self.left:
-            if time.monotonic() - since > FROZEN_S:
-                return True
         self.terminal.quiet(1.0)
         return False
 

@@ -98,6 +98,13 @@ class Terminal:
         while (left := deadline - time.monotonic()) > 0:
             self.read(left)
 
+    def read_until(self, wanted: bytes, seconds: float) -> bool:
+        """Reads output until it has these bytes, the program has ended or the time is over. Returns whether it has them."""
+        deadline = time.monotonic() + seconds
+        while wanted not in self.drawn and self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.5)
+        return wanted in self.drawn
+
     def send(self, text: str) -> None:
         """Types a text. Reads meanwhile, because a terminal takes only a few KB that the program has not read."""
         data = text.encode()
