@@ -78,8 +78,8 @@ class MachineDialog(Dialog[str | None]):
     @property
     def _sweep(self) -> Work | None:
         """The sweep under the cursor; None: a run, or nothing."""
-        row = self.query_one(FigureTable).cursor_row
-        return self.rows[row] if row < len(self.rows) and self.rows[row].sweep else None
+        work = self.query_one(FigureTable).under_cursor(self.rows)
+        return work if work is not None and work.sweep else None
 
     @on(DataTable.RowSelected)
     def _selected(self) -> None:

@@ -99,8 +99,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     @property
     def current(self) -> RunRecord | Unrun | None:
         """The run under the cursor."""
-        row = self._table.cursor_row
-        return self.entries[row] if 0 <= row < len(self.entries) else None
+        return self._table.under_cursor(self.entries)
 
     def is_here(self, entry: RunRecord | Unrun) -> bool:
         """Whether its kernel is the one in the editor."""

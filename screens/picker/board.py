@@ -231,9 +231,9 @@ class BoardDialog(Dialog[Problem | None]):
 
     def action_results(self) -> None:
         """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""
-        at = self.query_one("#board", DataTable).cursor_row
-        if self.view == PROBLEMS and 0 <= at < len(self._listed):
-            self.app.push_screen(RunsDialog(self.services, self._listed[at]), lambda _: self._read_again())
+        problem = self._board.under_cursor(self._listed)
+        if self.view == PROBLEMS and problem is not None:
+            self.app.push_screen(RunsDialog(self.services, problem), lambda _: self._read_again())
 
     def _read_again(self) -> None:
         self.run_worker(self._read(), exit_on_error=False)
@@ -243,9 +243,9 @@ class BoardDialog(Dialog[Problem | None]):
         self._show()
 
     @on(DataTable.RowSelected, "#board")
-    def _selected(self, event: DataTable.RowSelected) -> None:
-        if self.view == PROBLEMS and event.cursor_row < len(self._listed):
-            self.dismiss(self._listed[event.cursor_row])
+    def _selected(self) -> None:
+        if self.view == PROBLEMS and (problem := self._board.under_cursor(self._listed)) is not None:
+            self.dismiss(problem)
 
 
 def _plain(cells: list[str]) -> list[Figure]:

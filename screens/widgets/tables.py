@@ -1,7 +1,7 @@
 """What screens with a table share: the table with colours of the theme, its title column, the filter above it."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -10,6 +10,7 @@ from textual.widgets import DataTable, Input
 
 from problems.specification import Problem
 
+T = TypeVar("T")
 Figure = tuple[str, str]
 """The words of a cell, and the name of their theme colour; a Rich style may precede it: "strike muted"."""
 PLAIN = "foreground"
@@ -59,6 +60,10 @@ class FigureTable(DataTable[Text]):
         if self._figures[row][column] != figure:
             self._figures[row][column] = figure
             self.update_cell_at(Coordinate(row, column), self._text(figure))
+
+    def under_cursor(self, entries: Sequence[T]) -> T | None:
+        """Returns the entry of the row under the cursor. In a table without rows the cursor is at -1."""
+        return entries[self.cursor_row] if 0 <= self.cursor_row < len(entries) else None
 
     def _draw(self) -> None:
         at = self.cursor_coordinate

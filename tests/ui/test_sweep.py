@@ -1,10 +1,12 @@
 """The sweep screen: it follows a journal that another process writes, filters it, and opens a cell as a replay."""
 
+import threading
 import time
 
 import msgspec
 import pytest
 from stored_runs import cell_result, header
+from waiting import PATIENCE_S
 
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
@@ -132,6 +134,19 @@ async def test_players_with_alike_names_have_own_columns(open_app, until, screen
         await pilot.press("c")
         await until(pilot, lambda: "✓ correct" in screen_text(app) and "✗ wrong" in screen_text(app))
         await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
+
+
+async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_text, monkeypatch) -> None:
+    read = threading.Event()
+    monkeypatch.setattr(machine, "queue", lambda: [] if read.wait(PATIENCE_S) else None)
+    async with open_app() as (app, pilot):
+        await pilot.press("f11")
+        await until(pilot, lambda: "reading…" in screen_text(app))
+        dialog = app.screen
+        await pilot.press("ctrl+end", "x", "r", "ctrl+r", "enter")
+        read.set()
+        await until(pilot, lambda: "Nothing runs or waits" in screen_text(app))
+        assert app.screen is dialog
 
 
 async def test_this_machine_lists_sweeps_and_opens_one(
