@@ -45,6 +45,8 @@ class Clock:
     """This machine's history of world offsets, by `offsets_class`."""
     rival: bool = False
     """Whether a kernel runs on the baseline's side, too."""
+    waited: tuple[float, float] = (0.0, 0.0)
+    """As `interval.speedup`'s."""
     _floors: tuple[float, float] = (0.0, 0.0)
 
     def note(self, pair: Pair, at_s: float = 0.0) -> None:
@@ -123,7 +125,7 @@ class Clock:
         """
         self._floors = floors
         if self.raw:
-            self.speed, self.why = interval.speedup(self.pairs, self.history, self.overhead_error())
+            self.speed, self.why = interval.speedup(self.pairs, self.history, self.overhead_error(), self.waited)
         return self.speed
 
     @property

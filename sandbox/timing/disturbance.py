@@ -1,9 +1,14 @@
-"""How a kernel may disturb the other side: activity of its processes while they are stopped, and changed priorities."""
+"""How a kernel may disturb the other side, and how other programs disturb both.
+
+A kernel: activity of its processes while they are stopped, and changed priorities. Other programs: ranks that wait for a core.
+"""
 
 from collections.abc import Sequence
 
+from sandbox.machine import processes
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.scheduling import Share
+from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.stopping import Activity
 from sandbox.worlds.world import World
 
@@ -50,6 +55,36 @@ class StoppedActivity:
             f"the kernel's processes used {self.cpu_seconds:.3g} s of CPU time{started} while they were stopped, "
             f"in {self.disturbed} of {self.count} stops, while the {other} was timed or inputs were completed"
         )
+
+
+class Waits:
+    """How long the ranks of both sides waited for a core, if other programs use the cores.
+
+    Such a machine shows how code gets on with the scheduler: kernels that spin were told to be 50 times
+    as fast as a baseline that sleeps, or a tenth as fast, by which of their batches were preempted.
+    """
+
+    def __init__(self, sides: Sequence[Sequence[World]], timer: TimeSource) -> None:
+        """sides: the worlds of (the baseline's, the contender's) side."""
+        self._sides = sides
+        self._timer = timer
+        self._before = self._now()
+
+    def _now(self) -> list[float]:
+        """Seconds: used by other programs, the time, then for each side: waited by its ranks, and run by them."""
+        found = [processes.outside_seconds(), self._timer.monotonic()]
+        for side in self._sides:
+            found.append(sum(world.processes.waited_for_cores() for world in side))
+            found.append(sum(world.ranks * world.processes.ran_s for world in side))
+        return found
+
+    def shares(self) -> tuple[float, float]:
+        """(the baseline's, the contender's) share of the time in which their ranks were not stopped; zeros on a machine that is
+        not too busy. Several threads of a rank can wait, so a share can exceed 1."""
+        used, lasted, *waits = (now - before for before, now in zip(self._before, self._now(), strict=True))
+        if not processes.too_busy(used, lasted):
+            return 0.0, 0.0
+        return waits[0] / max(waits[1], 1e-9), waits[2] / max(waits[3], 1e-9)
 
 
 class Priorities:

@@ -28,6 +28,9 @@ NOISY_PERCENT = 50.0
 """A measurement with a larger smallest detectable difference is too noisy for "even"."""
 WIDEST = 25.0
 """An interval whose ends differ by more than this factor gives no claim."""
+WAITED = (
+    "other programs use the cores, the baseline's ranks waited for one {:.0f} % of the time and the kernel's {:.0f} %"
+)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -68,13 +71,20 @@ class Estimate(NamedTuple):
     """Why nothing can be claimed."""
 
 
-def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error: float = 0.0) -> Estimate:
+def speedup(
+    pairs: Sequence[Pair],
+    history: Sequence[float] = (),
+    overhead_error: float = 0.0,
+    waited: tuple[float, float] = (0.0, 0.0),
+) -> Estimate:
     """Baseline time over contender time with its interval; deterministic, always finite.
 
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
         history: log mass of the machine's typical tau (`random_effects.learn`); empty: not known, so the interval is wider.
         overhead_error: standard error of the log ratio from the uncertainty of the overhead.
+        waited: shares of their time for which (the baseline's, the contender's) ranks waited for a core. Without these waits a
+            side might have been quicker by so much, and the interval allows for that.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if (count := turns_of(sound)) < FEWEST:
@@ -89,7 +99,7 @@ def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error
     )
     if (left := turns_of([pair for pair, keep in zip(sound, kept[0], strict=True) if keep])) < FEWEST:
         why = f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
-        return _estimate(*random_effects.by_ranks(np.array([_ratios_of_turns(sound)])), why)
+        return _estimate(*random_effects.by_ranks(np.array([_ratios_of_turns(sound)])), why, waited)
     turns = [-1 - place if pair.turn is None else pair.turn for place, pair in enumerate(sound)]
     found = random_effects.fit(
         np.array([[pair.log_ratio for pair in sound]]),
@@ -100,12 +110,16 @@ def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error
     )
     mass = np.array([history]) if history else random_effects.no_history()
     why = "the times of neighbouring batches differ too much"
-    return _estimate(*random_effects.predict(found, mass, overhead_error), why)
+    return _estimate(*random_effects.predict(found, mass, overhead_error), why, waited)
 
 
-def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str) -> Estimate:
-    """What one run's natural logarithms say. why: the reason if they are too far apart."""
+def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str, waited: tuple[float, float]) -> Estimate:
+    """What one run's natural logarithms say. why: the reason if they are too far apart. waited: as for `speedup`."""
     ends = [float(end[0]) for end in (middle, low, high)]
+    if max(waited) > 0:
+        ends[1] += math.log(max(1 - waited[0], 1 / WIDEST))
+        ends[2] -= math.log(max(1 - waited[1], 1 / WIDEST))
+        why = WAITED.format(*(100 * min(share, 1.0) for share in waited))
     if not ends[2] - ends[1] <= math.log(WIDEST):
         return Estimate(None, why)
     return Estimate(Interval(math.exp(ends[0]), math.exp(min(ends[:2])), math.exp(max(ends[0], ends[2]))))

@@ -72,8 +72,8 @@ class Rounds:
         self._expected = 0
         """Rounds that are expected in total; 0: none has ended."""
         self._shown_s = 0.0
-        self._estimated: tuple[tuple[int, ...], tuple[Interval | None, Interval | None]] | None = None
-        """The last estimate, with the pairs that it is of: two clocks and their numbers of pairs."""
+        self._estimated: tuple[tuple[object, ...], tuple[Interval | None, Interval | None]] | None = None
+        """The last estimate, with what it is of: two clocks, their numbers of pairs, and the waits for cores."""
 
     @property
     def device(self) -> Clock:
@@ -127,6 +127,7 @@ class Rounds:
         while self.probes.left(self.calls):
             self.round(counts=False)
         self.behind_gate.finish()
+        self.turns.note_waits()
         self.confirm()
         self.turns.final_checks(self.peaks)
 
@@ -391,8 +392,9 @@ class Rounds:
 
     def estimate(self) -> tuple[Interval | None, Interval | None]:
         """The speedups so far by (call, device) time, computed once for the same pairs, because it takes milliseconds."""
-        known = id(self.call), len(self.call.raw), id(self.device), len(self.device.raw)
+        known = id(self.call), len(self.call.raw), id(self.device), len(self.device.raw), self.turns.waited
         if self._estimated is None or self._estimated[0] != known:
+            self.call.waited = self.turns.waited
             device = self.device.estimate()
             floors = self.device.medians()
             self._estimated = known, (self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device)

@@ -13,7 +13,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
-from sandbox.timing.disturbance import Priorities, StoppedActivity
+from sandbox.timing.disturbance import Priorities, StoppedActivity, Waits
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
@@ -119,6 +119,9 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
+        self._waits: Waits | None = None
+        self.waited = 0.0, 0.0
+        """Shares of their time for which (the baseline's, the contender's) ranks waited for a core, as `Waits.shares`."""
         ranks = setting.world
         gpus = contender_side.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
@@ -151,6 +154,8 @@ class Turns:
             self.stop(side, side.worlds[0])  # notes its priorities
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
+        if not self.kind.has_gate:
+            self._waits = Waits([side.worlds for side in self.sides], self.timer)
 
     def stop_all(self) -> None:
         """Stops all worlds except the oracle world."""
@@ -198,7 +203,7 @@ class Turns:
         self.exchange.draw(count, expect_poison=True, meanwhile=meanwhile)
 
     def check_memory(self) -> None:
-        """Checks the memory of the kernels, at most every MEMORY_SECONDS, while all worlds are stopped.
+        """Checks the memory of the kernels, and notes waits, at most every MEMORY_SECONDS, while all worlds are stopped.
 
         The check fails the world of a kernel that exceeds its limit.
         """
@@ -209,6 +214,12 @@ class Turns:
         self.stop_all()
         for side in self.kernels:
             side.worlds[0].check_memory()
+        self.note_waits()
+
+    def note_waits(self) -> None:
+        """Reads `waited`, on CPU ranks. It takes milliseconds."""
+        if self._waits is not None:
+            self.waited = self._waits.shares()
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.

@@ -337,6 +337,10 @@ class MadeProcesses:
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         self.pins.append((rank, list(cores)))
 
+    @property
+    def ran_s(self) -> float:
+        return self.ranks.clock.monotonic() / self.ranks.spec.ranks
+
     def waited_for_cores(self) -> float:
         return self.ranks.kernel.without_core * self.ranks.clock.monotonic()
 

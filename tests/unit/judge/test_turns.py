@@ -77,6 +77,27 @@ def test_untimed_calls_may_wait_on_a_busy_machine(
         machine.rounds().measure()
 
 
+@pytest.mark.parametrize(
+    ("outside", "without_core", "device", "claims"),
+    [
+        (0.9, 1.0, "made-cpu", False),
+        (0.9, 0.0, "made-cpu", True),
+        (0.3, 1.0, "made-cpu", True),
+        (0.9, 1.0, "made-gpu", True),
+    ],
+)
+def test_kernel_that_waits_for_cores_is_not_told_fast(
+    outside: float, without_core: float, device: str, claims: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = MadeMachine(device, MadeKernel(noisy(50.0), without_core=without_core))
+    machine.outside_share = outside
+    monkeypatch.setattr(processes, "outside_seconds", machine.outside)
+    rounds = machine.rounds(machine.run(rounds=60))
+    rounds.measure()
+    assert (rounds.call.speed is not None) == claims
+    assert claims or "waited for one" in rounds.call.why
+
+
 def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()

@@ -24,6 +24,38 @@ def speedup(*args, **options) -> Interval:
     return found
 
 
+STARVED = (
+    *(
+        (0, 10681, 127),
+        (0, 4686, 112),
+        (1, 12792, 121),
+        (0, 3966, 9357),
+        (1, 15508, 1261),
+        (0, 6406, 25432),
+        (1, 11788, 167),
+    ),
+    *((0, 10219, 124), (1, 5706, 171), (0, 55117, 9079), (1, 10303, 18161), (0, 13002, 22519), (1, 12166, 11142)),
+    *((0, 59404, 21368), (1, 4440, 186), (0, 74815, 10121), (1, 4935, 18887), (0, 9406, 18770), (1, 69275, 36561)),
+    *((0, 23535, 3180), (1, 34558, 9493), (0, 49952, 1291), (1, 40951, 7472), (0, 12613, 177)),
+)
+"""Reference, and microseconds per call of problem 1's baseline and house kernel, which is about 5 times as fast: 4 ranks on 2
+cores beside other programs. In a batch of the kernel either no rank or every rank was preempted."""
+
+
+def test_starved_ranks_give_no_claim():
+    found = [Pair(*each, k % 2 == 0) for k, each in enumerate(STARVED)]
+    assert speedup(found).low > 10  # the pairs alone do not show it
+    told = estimate(found, waited=(0.68, 1.37))
+    assert told.interval is None
+    assert "the baseline's ranks waited for one 68 % of the time and the kernel's 100 %" in told.why
+
+
+def test_interval_allows_for_waits():
+    alone, waiting = speedup(pairs(48)), speedup(pairs(48), waited=(0.5, 0.2))
+    assert waiting.low == pytest.approx(0.5 * alone.low)
+    assert waiting.high == pytest.approx(alone.high / 0.8)
+
+
 def pairs(count, spread=0.02, factor=1.0, worlds=3, offset=0.0, seed=0):
     generator = random.Random(seed)
     offsets = [generator.gauss(0, offset) for _ in range(worlds)]
