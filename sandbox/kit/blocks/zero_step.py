@@ -29,12 +29,15 @@ from sandbox.kit.blocks.sharded_adam import Adam, State, kept_numbers, step_arri
 from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join, mark
 from sandbox.kit.recorded import recorded
+from sandbox.kit.symmetric_memory.team import Team
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 Tensors = Sequence[torch.Tensor]
 Shapes = tuple[tuple[int, ...], ...]
 Ranges = list[list[tuple[int, int]]]
+Part = tuple[slice, slice]
+"""Elements of the flat vector that one rank owns, and where they are in what it owns."""
 
 LARGE = 16 << 20
 """Bytes of parameters from which exchanges run beside products."""
@@ -45,20 +48,6 @@ PIECE = 1 << 21
 FEW, ALL = 32, 128
 """Blocks of an exchange that runs beside a product, and of one that runs alone."""
 SLOT = 1000
-
-
-@dataclass(frozen=True)
-class Part:
-    """Elements `first` to `last` of the flat vector, which one rank owns, at `place` of what it owns."""
-
-    first: int
-    last: int
-    place: int
-
-    @property
-    def placed(self) -> slice:
-        """Where they are in what the rank owns."""
-        return slice(self.place, self.place + self.last - self.first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +65,11 @@ class Plan:
     @property
     def longest(self) -> int:
         """Elements of the rank that owns most."""
-        return max(part.placed.stop for parts in self.parts for part in parts)
+        return max(int(placed.stop) for parts in self.parts for _, placed in parts)
+
+
+def _part(first: int, last: int, place: int) -> Part:
+    return slice(first, last), slice(place, place + last - first)
 
 
 def _row_start(shapes: Shapes, place: int) -> int:
@@ -110,7 +103,7 @@ def sliced(shapes: Shapes, share: int, world: int, to_all: tuple[int, ...]) -> P
                 rows.append([])
                 parts.append([])
             rows[number].append((cuts[number], cuts[number + 1]))
-            parts[number].append(Part(ends[number], ends[number + 1], ends[number] - low))
+            parts[number].append(_part(ends[number], ends[number + 1], ends[number] - low))
     return Plan(shapes, ([], rows), parts, to_all)
 
 
@@ -130,7 +123,7 @@ def shared(shapes: Shapes, world: int) -> Plan:
             layer.append([(first, last)])
             each = -(-(last - first) // (8 * world)) * 8  # parts begin on 16 bytes if their rows do
             starts = [min(first + owner * each, last) for owner in range(world + 1)]
-            parts.append([Part(start, end, place) for start, end in itertools.pairwise(starts)])
+            parts.append([_part(start, end, place) for start, end in itertools.pairwise(starts)])
             place += each
     return Plan(shapes, rows, parts, (0, 1, 2))
 
@@ -201,7 +194,7 @@ def _queue_step(
     arrived: torch.Tensor,
     numbers: torch.Tensor,
     plan: Plan,
-    team: symm.Team,
+    team: Team,
 ) -> None:
     gradient = torch.empty_like(weight)
     border, there = math.prod(plan.shapes[0]) + math.prod(plan.shapes[1]), team.peers(arrived)
@@ -220,13 +213,12 @@ def _queue_step(
         join(brought)
 
     def exchange(number: int) -> None:
-        part = plan.parts[number][team.rank]
-        mine, placed = slice(part.first, part.last), part.placed
+        mine, placed = plan.parts[number][team.rank]
         after = [state[mine if number in plan.to_all else placed] for number, state in enumerate(updated)]
         with beside():
             for owner in team.order()[1:]:  # so that no rank receives from two at a time
-                theirs = plan.parts[number][owner]
-                there[owner][team.rank, theirs.placed].copy_(gradient[theirs.first : theirs.last])
+                theirs, place = plan.parts[number][owner]
+                there[owner][team.rank, place].copy_(gradient[theirs])
             stream_barrier(weight, team, SLOT)
             before = [weight[mine], *(state[placed] for state in moments)]
             step_arrived(team, numbers, gradient[mine], arrived[:, placed], before, after)
@@ -241,7 +233,7 @@ def _queue_step(
     join()
 
 
-def _copy_to_all(x: torch.Tensor, place: torch.Tensor, team: symm.Team) -> None:
+def _copy_to_all(x: torch.Tensor, place: torch.Tensor, team: Team) -> None:
     """Copies x to a symmetric place of every rank, this one's if x is not there already."""
     places = team.peers(place)
     for peer in (*team.order()[1:], team.rank):
@@ -249,17 +241,16 @@ def _copy_to_all(x: torch.Tensor, place: torch.Tensor, team: symm.Team) -> None:
             places[peer].copy_(x)
 
 
-def _send_moments(sent: Tensors, moments: Tensors, plan: Plan, team: symm.Team) -> None:
+def _send_moments(sent: Tensors, moments: Tensors, plan: Plan, team: Team) -> None:
     """Copies to every owner what it owns of the moments, whose first and second ones are four tensors each."""
     for number, state in enumerate(moments):
         places, first = team.peers(state), 0
         for tensor in sent[4 * number : 4 * number + 4]:
             last = first + tensor.numel()
             for parts in plan.parts:
-                for place, part in zip(places, parts, strict=True):
-                    low, high = max(first, part.first), min(last, part.last)
+                for place, (part, placed) in zip(places, parts, strict=True):
+                    low, high, shift = max(first, part.start), min(last, part.stop), placed.start - part.start
                     if low < high:
-                        shift = part.place - part.first
                         place[low + shift : high + shift].copy_(tensor.view(-1)[low - first : high - first])
             first = last
 
@@ -280,12 +271,12 @@ def zero_step(batch: Pair, given: Parameters, moments: Pair, adam: Adam) -> tupl
     weight, result = symm.out(count, dtype, "weight", ring=2), symm.out(count, dtype, "result")
     moments = moments[0].contiguous(), moments[1].contiguous()
     mean, square = map(torch.empty_like, moments)
-    batch, given = (batch[0].contiguous(), batch[1].contiguous()), tuple(map(torch.Tensor.contiguous, given))
+    batch, weights = (batch[0].contiguous(), batch[1].contiguous()), [weight.contiguous() for weight in given]
     if weight.is_cuda and weight.nbytes >= LARGE:
         plan = sliced(shapes, q, team.world, (0,))
-        step_beside(batch, given, (), weight, moments, (result, mean, square), plan, adam)
+        step_beside(batch, weights, (), weight, moments, (result, mean, square), plan, adam)
     else:
-        fan_out(given, weight, team)
+        fan_out(weights, weight, team)
         mine = slice(team.rank * q, (team.rank + 1) * q)
         step_at_once(batch, weight, shapes, adam, q, (weight[mine], *moments), (result[mine], mean, square), (0,))
     return (*parameters_in(result, shapes), mean, square)
