@@ -121,7 +121,8 @@ def atlas(catalogue: Catalogue, results: Sequence[CellResult], machines: dict[st
     pages = {_file(problem): _page(problem, measured, machines) for problem in catalogue.problems}
     pages["index.html"] = _index(catalogue, measured, machines)
     if measured:
-        pages["speedups.svg"] = _plot(measured[0], catalogue, alone=True)
+        most = max(measured, key=lambda place: len(place.results))
+        pages["speedups.svg"] = _plot(most, catalogue, alone=True)
     return pages
 
 

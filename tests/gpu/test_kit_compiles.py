@@ -71,9 +71,6 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
         px_mbarrier_wait(&bar, 0);
         px_bulk_fence();
         px_bulk_store(y, tile, 1024);
-        px_bulk_add(f, (float*)tile, 1024);
-        px_bulk_add(y, (bf16*)tile, 1024);
-        px_bulk_add(h, (f16*)tile, 1024);
         px_bulk_commit();
         px_bulk_wait_read<1>();
         px_bulk_wait_done<0>();

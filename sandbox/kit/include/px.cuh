@@ -1,6 +1,6 @@
 // CUDA C++ for GPU ranks: the peers' memory, signals and barriers over NVLink, 16-byte and low-latency words, TMA bulk copies.
 // Included before every source that sandbox.kit.cuda compiles. Includes no header, so NVRTC compiles it in a few milliseconds.
-// Written for sm_90a and later. The px_bulk_add functions compile but have never run. All other functions have run on H200.
+// Written for sm_90a and later. All functions have run on H200.
 //
 // A member or peer is a rank of the team that `px` describes. Waits for signals, words and mbarriers trap after PX_TIMEOUT_MS, or
 // after a `timeout_ms` that is passed.
@@ -498,21 +498,7 @@ PX_DI void px_bulk_store(void* global, const void* shared, u32 bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(px_shared(shared)), "r"(bytes)
                  : "memory");
 }
-// Adds shared memory to global memory, this GPU's or a peer's, element by element. The memory's own side adds, and rounds after
-// each addition.
-PX_DI void px_bulk_add(float* global, const float* shared, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
-                 "r"(px_shared(shared)), "r"(bytes) : "memory");
-}
-PX_DI void px_bulk_add(bf16* global, const bf16* shared, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%0], [%1], %2;" ::"l"(global),
-                 "r"(px_shared(shared)), "r"(bytes) : "memory");
-}
-PX_DI void px_bulk_add(f16* global, const f16* shared, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%0], [%1], %2;" ::"l"(global),
-                 "r"(px_shared(shared)), "r"(bytes) : "memory");
-}
-// The storing thread calls this: makes one group of its stores and adds since its last commit.
+// The storing thread calls this: makes one group of its stores since its last commit.
 PX_DI void px_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Wait until at most the N latest groups of the calling thread are pending, without a time limit. After px_bulk_wait_read, the
 // other groups have read their shared memory, which may be written again. After px_bulk_wait_done, their data has arrived.
