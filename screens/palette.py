@@ -135,6 +135,7 @@ class Palette(CommandPalette):
             await super()._watch__show_busy()
 
     def _on_click(self, event: Click) -> None:  # type: ignore[override]
+        event.prevent_default()  # Textual calls the method of every class, also of the base
         with suppress(NoWidget):  # the screen became smaller since
             super()._on_click(event)
 

@@ -171,7 +171,6 @@ class HelpScreen(Reader):
         super().__init__("Help", *pages)
 
     def on_mount(self) -> None:
-        super().on_mount()
         page = self.query_one(VerticalScroll)
         page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
         page.border_subtitle = f"/ search · {self.key_words('help')} keys beside it · esc back"

@@ -2,7 +2,7 @@
 
 import pytest
 from textual.command import Command, CommandInput, CommandList, CommandPalette
-from textual.events import Key
+from textual.events import Click, Key
 
 from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs import doctor
@@ -58,6 +58,16 @@ async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
             async for hit in Commands(settings).search(chosen):
                 await hit.command()
             assert settings not in app.screen_stack
+
+
+async def test_click_beyond_shrunken_menu_does_nothing(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        palette = app.screen
+        palette.post_message(Click(palette, 200, 60, 0, 0, 1, False, False, False))
+        await pilot.pause()
+        assert app.screen is palette
 
 
 async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, screen_text) -> None:
