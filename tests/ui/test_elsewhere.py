@@ -140,8 +140,7 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         text = screen_text(app)
         assert text.index("Keys in the list of problems") < text.index("Open the problem under the cursor")
         assert "|" not in text
-        await until(pilot, lambda: len(app.screen.query(Page)) >= len(app.screen._sections))
-        assert [page.source for page in app.screen.query(Page)] == list(app.screen._sections)
+        await until(pilot, lambda: [page.source for page in app.screen.query(Page)] == [*app.screen._sections])
         await pilot.press("slash", *"template kernel")
         await until(pilot, lambda: "Open the problem" not in screen_text(app))
         assert "Start a kernel from a template" in screen_text(app)
