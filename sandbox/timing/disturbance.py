@@ -68,6 +68,10 @@ class Waits:
         """sides: the worlds of (the baseline's, the contender's) side."""
         self._sides = sides
         self._timer = timer
+        self._before = [0.0] * (2 + 2 * len(sides))
+
+    def start(self) -> None:
+        """Begins to count."""
         self._before = self._now()
 
     def _now(self) -> list[float]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sandbox.machine import placement, processes
+from sandbox.machine import placement
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
@@ -52,8 +52,6 @@ class Observations:
     """Their activity, per rank, from the order to stop after a batch until it is read, at the latest when outputs are copied."""
     ready_seconds: float = 0.0
     """Seconds in which it got ready for batches: assembled arguments and made untimed calls."""
-    at_first: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """When it first got ready: CPU seconds of other programs, the time, and seconds for which a rank had no core."""
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
     foreign_work: ForeignWork = field(default_factory=ForeignWork)
@@ -119,7 +117,9 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
-        self._waits: Waits | None = None
+        # Reading the many threads of a world with a gate takes milliseconds, so its waits are read only if a limit is exceeded.
+        counted = self.kernels if self.kind.has_gate else self.sides
+        self._waits = Waits([side.worlds if side in counted else [] for side in self.sides], self.timer)
         self.waited = 0.0, 0.0
         """Shares of their time for which (the baseline's, the contender's) ranks waited for a core, as `Waits.shares`."""
         ranks = setting.world
@@ -154,8 +154,7 @@ class Turns:
             self.stop(side, side.worlds[0])  # notes its priorities
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
-        if not self.kind.has_gate:
-            self._waits = Waits([side.worlds for side in self.sides], self.timer)
+        self._waits.start()
 
     def stop_all(self) -> None:
         """Stops all worlds except the oracle world."""
@@ -218,7 +217,7 @@ class Turns:
 
     def note_waits(self) -> None:
         """Reads `waited`, on CPU ranks. It takes milliseconds."""
-        if self._waits is not None:
+        if not self.kind.has_gate:
             self.waited = self._waits.shares()
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
@@ -275,14 +274,9 @@ class Turns:
     def _note_ready(self, side: TimedSide, seconds: float) -> None:
         if side.observations is None:
             return
-        observed, waited = side.observations, side.worlds[0].processes.waited_for_cores
-        if observed.ready_seconds == 0.0:
-            observed.at_first = processes.outside_seconds(), self.timer.monotonic(), waited()
-        observed.ready_seconds += seconds
-        if (total := observed.ready_seconds) > READY_TIMES * self.limits.time:
-            outside, began, before = observed.at_first
-            used, lasted = processes.outside_seconds() - outside, self.timer.monotonic() - began
-            if waited() - before > total / 2 and processes.too_busy(used, lasted):
+        side.observations.ready_seconds += seconds
+        if (total := side.observations.ready_seconds) > READY_TIMES * self.limits.time:
+            if self._waits.shares()[self.sides.index(side)] > 0.5:
                 raise machine_too_busy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
