@@ -121,7 +121,8 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def jump(self) -> None:
         """Shows a letter at every field and goes to the one that is pressed."""
-        fields = [field for field in self.focus_chain if self.find_widget(field).visible_region.area]
+        drawn = [field for field in self.focus_chain if field.is_on_screen]  # the others have no place yet
+        fields = [field for field in drawn if self.find_widget(field).visible_region.area]
         letters = dict(zip(ascii_lowercase, fields, strict=False))
         beside = Offset(3, 0)  # left of the field, so that its value stays visible
         stops = [Stop(letter, letter, "", field.region.offset - beside) for letter, field in letters.items()]
