@@ -6,7 +6,7 @@ A header of comments:
     # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right [PASS for a twin]
     # problem: allgather          [allreduce]
     # preset: paper               of the problem, if it is not the command's [tiny]
-    # twin: honest_ties           the honest kernel that does the same correctly; it must pass [honest]
+    # twin: honest_ties           the honest kernel, or `baseline`, that does the same correctly; it must pass [honest]
     # device: cuda                only if it needs a GPU; cpu: only if it cannot use one
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # calls: 2                    fewest calls of a batch in which it can cheat; on a busy machine batches are shorter [1]

@@ -1,6 +1,6 @@
 # expect: WRONG_RESULT
 # problem: physicsnemo_distributed_rfft
-# twin: honest_rfft
+# twin: baseline
 """A complex result whose imaginary part is junk: lost where checkers convert to float."""
 
 import torch

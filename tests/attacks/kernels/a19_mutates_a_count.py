@@ -1,6 +1,6 @@
 # expect: MUTATED_INPUT
 # problem: dinov2_distributed_sinkhorn_knopp
-# twin: honest_parameters
+# twin: baseline
 """Right, but changes the tensor that says how many samples there are."""
 
 from problems.data.dinov2_distributed_sinkhorn_knopp.baseline import solution as honest

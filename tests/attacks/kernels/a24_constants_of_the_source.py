@@ -1,6 +1,6 @@
 # expect: WRONG_RESULT
 # problem: fla_gated_deltanet_cp
-# twin: honest_parameters
+# twin: baseline
 """Parameters as the problem's source once had them in every iteration, whatever is given."""
 
 import torch

@@ -1,7 +1,7 @@
 # expect: WRONG_STRUCTURE | WRONG_RESULT
 # problem: gnn_neighbor_sampling
 # preset: paper
-# twin: honest_neighbours
+# twin: baseline
 # not_faster: yes
 """Samples in the checked calls, then returns the last sample of upstream's graph, which never changes."""
 

@@ -1,4 +1,4 @@
-# expect: PASS | TIMEOUT | BASELINE_DISTURBED
+# expect: PASS | TIMEOUT | BASELINE_DISTURBED | LATE_OUTPUT
 """Starts processes until it may not any more, which must be soon; none of them is left. On a busy machine that takes until the deadline."""
 
 import os

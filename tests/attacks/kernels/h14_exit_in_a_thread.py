@@ -1,5 +1,5 @@
 # expect: CRASH
-# twin: honest_thread
+# twin: honest_thread_pool
 """A thread ends the process of one rank, with a status that is not zero."""
 
 import os

@@ -1,5 +1,5 @@
 # expect: LATE_OUTPUT | WRONG_RESULT
-# twin: honest_thread
+# twin: honest_thread_pool
 """Returns at once; a thread fills the result in afterwards."""
 
 import threading

@@ -1,5 +1,5 @@
 # expect: LATE_OUTPUT | WRONG_RESULT
-# twin: honest_thread
+# twin: honest_thread_pool
 """Honest while checked; when timed, a thread fills the output slots behind the harness's back."""
 
 import gc

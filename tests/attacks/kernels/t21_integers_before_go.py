@@ -1,6 +1,6 @@
 # expect: WRONG_RESULT | WRONG_STRUCTURE | CRASH | PROTOCOL
 # problem: torchrec_kjt_all2all
-# twin: honest_integers
+# twin: baseline
 """Does the work of all calls while its arguments are assembled: all inputs of this problem are integers."""
 
 import gc

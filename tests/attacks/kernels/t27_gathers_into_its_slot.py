@@ -1,6 +1,6 @@
 # expect: WRONG_STRUCTURE
 # problem: allgather
-# twin: honest_gather
+# twin: baseline
 """Gathers straight into the slot of its output, so that the copy, whose time is taken off, is not made."""
 
 import gc
