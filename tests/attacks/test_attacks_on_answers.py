@@ -48,6 +48,7 @@ def test_a_wrong_element_is_named(judged):
 CASES = [
     ("known_scales", "tp_rms_norm", 4, {"M": 256, "N": 2048}),
     ("always_clips", "clip_grad_norm_no_ep", 2, {}),
+    ("three_bytes", "physicsnemo_distributed_rfft", 2, {}),
     ("counts_padding", "load_balancing_loss_fn", 2, {"M": 8192}),
     ("no_weight_decay", "fsdp_step_e2e", 2, {}),
     ("few_columns", "tp_muon_orthogonalization", 2, {"m": 128, "c": 256}),
