@@ -129,7 +129,7 @@ class RunState:
     def _end_phase(self, event: events.PhaseEnded) -> None:
         phase = self.phases.get(event.phase)
         if phase is None:
-            phase = self.phases[event.phase] = PhaseState(started_at=event.at - event.seconds, limit_s=0.0)
+            phase = self.phases[event.phase] = PhaseState(started_at=event.at, limit_s=0.0)
         phase.seconds = event.seconds
         if self.phase == event.phase:  # compiling is a part of loading, or of the check
             self.phase = next((name for name, each in reversed(self.phases.items()) if each.seconds is None), "")

@@ -177,6 +177,10 @@ async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, 
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("ctrl+p", "f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("ctrl+p", "escape")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app._exit)
 

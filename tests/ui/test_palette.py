@@ -15,18 +15,6 @@ from screens.sweep import SweepScreen
 pytestmark = pytest.mark.slow
 
 
-async def test_help_and_quit_are_in_force_in_palette(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p", "escape")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await pilot.press("ctrl+q")
-        await until(pilot, lambda: app._exit)
-
-
 async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
     async with open_app() as (app, pilot):
         for key, said in (("ctrl+c", "ctrl+q quits"), ("ctrl+z", "Not suspended")):

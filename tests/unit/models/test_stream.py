@@ -344,6 +344,17 @@ async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer)
     assert len(model_server.seen) == 1  # no further request is sent
 
 
+async def test_an_answer_has_its_own_cost_alone(model_server: ModelServer) -> None:
+    model = ModelSettings(provider="openai_chat", model="m", price_in=1.0, price_out=10.0)
+    budget = BudgetPool(1.0).open(model)
+    model_server.replies = [streamed(KERNEL, usage=(100_000, 5_000))]
+    for _ in range(2):
+        answer, _ = await ask(player(model_server, budget=budget))
+        assert (answer.spent.read, answer.spent.written) == (100_000, 5_000)
+        assert answer.spent.usd == pytest.approx(0.15)
+    assert budget.spent.usd == pytest.approx(0.3)
+
+
 async def test_use_before_retry_is_paid_for(model_server: ModelServer) -> None:
     thought = {"choices": [{"delta": {"reasoning_content": "hm " * 10_000}}]}
 
@@ -377,9 +388,11 @@ async def test_a_request_that_is_refused_costs_nothing(model_server: ModelServer
 async def test_a_request_that_reaches_nobody_costs_nothing(model_server: ModelServer) -> None:
     away = player(model_server, retries=1)
     model_server.close()
-    with pytest.raises(PlayerFailed, match="2 attempts"):
-        await ask(away)
-    assert away.budget.spent == Spent()
+    nowhere = player(model_server, "gemini", model="m\x01")
+    for asked, why in ((away, "2 attempts"), (nowhere, "no address")):
+        with pytest.raises(PlayerFailed, match=why):
+            await ask(asked)
+        assert asked.budget.spent == Spent()
 
 
 async def test_key_that_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:

@@ -166,10 +166,11 @@ def test_the_names_of_other_kernels_are_no_players(paths: Paths):
 
 
 def test_agents_are_told_the_commands_beside_the_kernel(pkb_arena, tmp_path: Path):
-    done = pkb_arena("new", "13", "--agents", "-o", "mine/fast.py")
+    done = pkb_arena("new", "clip_grad_norm_ep", "--agents", "-o", "mine/fast.py")
     assert done.returncode == 0
     page = (tmp_path / "mine" / "AGENTS.md").read_text()
-    assert "pkb-arena run 13 fast.py" in page
+    assert "pkb-arena run 22 fast.py" in page
+    assert "write to its arguments (but for dense, expert, which the card says to update)" in page
     assert "pkb-arena mcp" in page
     again = pkb_arena("new", "13", "--agents", "-o", "mine/other.py")
     assert (again.returncode, (tmp_path / "mine" / "other.py").exists()) == (2, False)

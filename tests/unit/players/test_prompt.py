@@ -331,14 +331,14 @@ def test_limit_that_is_no_number_counts_as_reached() -> None:
 
 
 def test_key_is_hidden_and_inherited_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ODDLY_NAMED", "secret-0123456789")
+    monkeypatch.setenv("NCCL_ODDLY_NAMED", "secret-0123456789")
     monkeypatch.setenv("OTHER_API_KEY", "secret-9876543210")
-    key = find_key("ODDLY_NAMED", required=True)
+    key = find_key("NCCL_ODDLY_NAMED", required=True)
     assert key.reveal() == "secret-0123456789"
     assert "secret" not in f"{key} {key!r} {[key]}"
     with pytest.raises(TypeError):
         msgspec.json.encode(key)
-    assert not {"ODDLY_NAMED", "OTHER_API_KEY"} & set(module_environment())
+    assert not {"NCCL_ODDLY_NAMED", "OTHER_API_KEY"} & set(module_environment())
     for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "CUDA_PASSWORD", "SOMETHING_ELSE"):
         monkeypatch.setenv(name, "secret-9876543210")
     kept = {

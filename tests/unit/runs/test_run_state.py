@@ -1,5 +1,6 @@
 """The run state that is folded from events, for all screens, the watcher and replay."""
 
+from msgspec.structs import replace
 from run_states import fold
 from stored_runs import result
 
@@ -30,6 +31,12 @@ def test_a_run_goes_through_its_phases() -> None:
     assert state.phase == ""
     assert state.phases["load"].seconds == 0.25
     assert state.seconds == 0.25
+
+
+def test_a_wait_between_rounds_is_no_time_of_phase() -> None:
+    began = [started("r1"), ev.PhaseStarted(run_id="r1", phase="time", limit_s=5.0, at=2.0)]
+    state = fold([*began, *(ev.Waiting(run_id="r1", at=at) for at in (3.0, 4.0)), replace(timed("r1", 1.3), at=5.5)])
+    assert (state.phases["time"].waited, state.waiting) == (2.5, None)
 
 
 def test_correctness_is_known_before_the_speed() -> None:

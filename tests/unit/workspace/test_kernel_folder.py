@@ -133,8 +133,9 @@ def test_a_damaged_revision_is_not_handed_out(folder: Path, tmp_path: Path) -> N
 def test_a_folder_is_renamed_with_its_draft(folder: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
     workspace.save_draft(folder, "typed")
+    workspace.save_draft(folder / "ops/reduce.cu", "typed, too")
     new = workspace.rename(folder, "one-shot")
     assert (new / "ops/reduce.cu").is_file()
-    assert workspace.draft(new) == "typed"
+    assert (workspace.draft(new), workspace.draft(new / "ops/reduce.cu")) == ("typed", "typed, too")
     with pytest.raises(UsageError, match="there is a kernel one-shot already"):
         workspace.variant(new, "one-shot")

@@ -247,6 +247,7 @@ def test_new_lines_get_the_usual_line_end() -> None:
     assert with_line_ends("a\nnew\nb\nc\n", "a\r\nb\nc\r\n") == "a\r\nnew\r\nb\nc\r\n"
     assert with_line_ends("b\nc", "a\r\nb\r\n") == "b\r\nc"
     assert with_line_ends("x\nnew\nz\n", "x\r\na\r\nb\nc\nz\n") == "x\r\nnew\r\nz\n"
+    assert with_line_ends("x\nnew", "x\r\na\nb\r\nc") == "x\r\nnew"
 
 
 def test_kernels_of_a_problem_have_names(workspace: Workspace, problem: Problem) -> None:
