@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from arena import demo
-from arena.demo import DemoScript, DemoStage, Scene, load_script
+from arena.demo import DemoScript, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
 from screens import demo as demo_app
-from screens.demo import DemoApp, words
+from screens.demo import DemoApp
 from screens.demo.big_type import big_type
 from screens.demo.screen import DemoScreen, parts_of, rows_of
 
@@ -179,14 +179,3 @@ def test_type_fills_its_place_and_breaks_at_words() -> None:
     assert len(two) == 9  # two lines and a gap
     assert big_type("HOUSE", 10, 4) == ["HOUSE"]
     assert all(len(row) <= 96 for row in big_type("Every rank has a tensor and needs the sum.", 96, 20))
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("recorded", ["", "22 Nov 2026"])
-def test_how_to_take_over_fits_every_width(recorded: str) -> None:
-    stage = DemoStage(slide="race", number=1, recorded=recorded)
-    for width in (60, 100):
-        head = words.head(stage, 6, width)
-        assert head.cell_length <= width
-        assert head.plain.endswith("any key takes over")
-    assert head.plain.startswith(" pkb-arena ")

@@ -1,28 +1,18 @@
-"""The line of keys shows what can be done now; texts that grow get the room that they need."""
-
-from pathlib import Path
+"""The line of keys shows what can be done now."""
 
 import pytest
 
 from arena.duel.events import FinalBegan
-from arena.duel.journal import read_duel_header
 from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
-from screens.duel.replay import ReplayDuelScreen
 from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
-RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 
 def keys(text: str) -> str:
     """The last line; empty before the first paint."""
     return "".join(text.splitlines()[-1:])
-
-
-def head(text: str) -> str:
-    """The first line; empty before the first paint."""
-    return "".join(text.splitlines()[:1]).rstrip()
 
 
 async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) -> None:
@@ -74,15 +64,3 @@ async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text,
         assert "next" not in keys(screen_text(app))
         assert "panes" not in keys(screen_text(app))
         assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [100, 160])
-async def test_score_of_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
-        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek")))
-        await until(pilot, lambda: head(screen_text(app)).endswith("–"))
-        await pilot.press("end")
-        await until(pilot, lambda: app.screen.state.ended is not None)
-        await until(pilot, lambda: head(screen_text(app)).endswith("house ▲ 13.5×"))

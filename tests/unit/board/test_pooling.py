@@ -136,9 +136,7 @@ def test_every_form_of_board_has_scores_against_bound(
         assert "collective" in text
 
 
-def test_a_sweeps_attempts_are_not_counted_again(
-    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
-) -> None:
+def test_a_sweeps_attempts_are_not_counted_again(paths: Paths) -> None:
     """The runs of a sweep are in the index of results as well."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     here = this_machine("cpu").digest
@@ -147,8 +145,7 @@ def test_a_sweeps_attempts_are_not_counted_again(
     store = Store(paths.database, paths.runs)
     store.record(record_of(*run(1.2, KERNEL, "model:m", "r1")))
     store.close()
-    (card,) = (card for card in json.loads(pkb_arena("board", "--json").stdout)["scores"] if card["scope"] == "all")
-    assert card["attempts"] == 1
+    assert [card.attempts for card in gather(paths, load_catalogue([])).cards] == [1]
 
 
 def test_noisy_sweep_does_not_hide_best_house_run(paths: Paths) -> None:

@@ -86,7 +86,7 @@ def test_untimed_calls_may_wait_on_a_busy_machine(
         (0.9, 1.0, "made-gpu", True),
     ],
 )
-def test_kernel_that_waits_for_cores_is_not_told_fast(
+def test_kernel_waiting_for_cores_is_not_told_fast(
     outside: float, without_core: float, device: str, claims: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = MadeMachine(device, MadeKernel(noisy(50.0), without_core=without_core))

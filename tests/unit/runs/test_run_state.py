@@ -33,7 +33,7 @@ def test_a_run_goes_through_its_phases() -> None:
     assert state.seconds == 0.25
 
 
-def test_a_wait_between_rounds_is_no_time_of_phase() -> None:
+def test_wait_between_rounds_is_no_time_of_phase() -> None:
     began = [started("r1"), ev.PhaseStarted(run_id="r1", phase="time", limit_s=5.0, at=2.0)]
     state = fold([*began, *(ev.Waiting(run_id="r1", at=at) for at in (3.0, 4.0)), replace(timed("r1", 1.3), at=5.5)])
     assert (state.phases["time"].waited, state.waiting) == (2.5, None)
