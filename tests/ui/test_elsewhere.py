@@ -201,13 +201,6 @@ def test_every_action_can_be_done() -> None:
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
 
 
-async def test_the_doctor_looks(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f12")
-        await until(pilot, lambda: "shm" in screen_text(app))
-
-
-@pytest.mark.further
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_findings_hang_below_themselves_where_they_scroll(open_app, until, monkeypatch, columns) -> None:
     found = [MachineFinding(f"thing {number}", "ok", "word " * 40) for number in range(20)]

@@ -70,17 +70,6 @@ async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> Non
         assert screen.query_one("#left-pane").region.width == 80  # the race is below it
 
 
-@pytest.mark.further
-async def test_both_players_are_reachable_where_one_fits(open_app, until, screen_text) -> None:
-    async with open_app(size=(58, 24)) as (app, pilot):
-        screen = await replayed(app, pilot, until)
-        for letter, pane in (("r", "#right-pane"), ("l", "#left-pane")):
-            await jump(app, pilot, until, letter)
-            assert screen.query_one(pane).has_pseudo_class("focus-within")
-        await pilot.press("end")
-        await until(pilot, lambda: screen.state.ended is not None and screen_text(app).count("✓ PASS") == 2)
-
-
 async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")

@@ -178,21 +178,6 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
     assert "Traceback" not in process.stderr.read()
 
 
-@pytest.mark.long
-def test_promise_of_quick_verdict_is_measured_for_real(run_benchmark: CommandLine, home: Path) -> None:
-    done = run_benchmark("save", "--repetitions", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert len({figure["name"] for figure in figures}) == len(figures) == 12
-    for (checked, finished, *phases), ends in ((figures[:6], ""), (figures[6:], ", house")):
-        assert 0 < checked["value"] < finished["value"]
-        assert (checked["limit"], finished["limit"]) == (0.5, 1.5)
-        names = [f"  of it {phase}{ends}" for phase in ("load", "compile", "check", "time")]
-        assert [phase["name"] for phase in phases] == names
-        assert sum(phase["value"] for phase in phases) < finished["value"]
-    assert not home.exists()  # it stores nothing
-
-
 def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "state").mkdir()
