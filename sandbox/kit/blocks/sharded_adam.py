@@ -51,7 +51,6 @@ def step_slice(
     to_all: Collection[int] = (),
     base: int = 0,
     most_words: int | None = None,
-    most_blocks: int = BLOCKS,
 ) -> None:
     """Applies Adam to one slice with the mean of all ranks' gradients.
 
@@ -67,7 +66,7 @@ def step_slice(
     n = gradient.numel()
     if most_words is None:
         most_words = -(-gradient.nbytes // 16)
-    blocks = min(max(-(-most_words // THREADS), 1), most_blocks, BLOCKS)
+    blocks = min(max(-(-most_words // THREADS), 1), BLOCKS)
     flags = sum(1 << number for number in to_all)
     addresses = [tensor.data_ptr() for tensor in (gradient, *old, *updated)]
     kernel = kernel_for(gradient.dtype, WORLD=team.world).step_slice[blocks, THREADS]
