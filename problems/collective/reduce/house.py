@@ -1,17 +1,11 @@
 """House kernel: reduce; every rank but the root adds up one share and sends the root this partial sum.
 
-Small tensors take one launch, large ones are moved by copy engines. On CPU ranks the root reads the peers' memory.
+On CPU ranks the root reads the peers' memory.
 """
 
 import torch
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks.columns import kernel_for as column_kernels
-from sandbox.kit.blocks.columns import stream_barrier
-from sandbox.kit.blocks.fan_out import share, shares
-from sandbox.kit.blocks.scattered_gemm import add_arrived
-from sandbox.kit.blocks.scattered_gemm import kernel_for as adding_kernels
-from sandbox.kit.blocks.side_stream import beside, join, mark
 
 kernel_for = cuda.lazy(r"""
 // Writes the sum of all ranks' x to the root's y, and a copy of x to y on the other ranks. These are the helpers, in rotated
@@ -92,17 +86,12 @@ extern "C" __global__ void __launch_bounds__(512) reduce(Px px, const TYPE* x, u
 BLOCKS, THREADS = 128, 512
 LEAST = 4
 """Least words of a piece per thread, so that all threads work in every step."""
-LARGE = 32 << 20
-"""Bytes from which copy engines are faster than multiprocessors."""
-SLOT = 1000
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     """tensor [M, N] -> [M, N]: the elementwise sum over all ranks on dst, a copy of the rank's own tensor elsewhere."""
-    if tensor.is_cuda and tensor.nbytes >= LARGE and symm.world > 1:
-        return by_copies(tensor.contiguous(), dst, symm.connect())
     if tensor.is_cuda:
         helpers, each = max(symm.world - 1, 1), 16 // tensor.element_size()
         words = -(-tensor.numel() // each)
@@ -124,44 +113,3 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     for peer in peers[1:]:
         total += peer
     return total.to(tensor.dtype)
-
-
-def by_copies(tensor: torch.Tensor, root: int, team: symm.Team) -> torch.Tensor:
-    """Computes `solution` in rounds. A round is sent to the helpers while the one before is added up and sent to the root."""
-    column_kernels(cuda.unit_of(tensor))  # before the ranks exchange: see `cuda.lazy`
-    adding_kernels(tensor.dtype)
-    x, helpers = tensor.view(-1), team.world - 1
-    each = share(x.numel(), helpers)
-    # Two buffers each: a rank writes in call e+2 only after all ranks have begun call e+1.
-    given = team.out((max(helpers - 1, 1), each), x.dtype, "given: copied", ring=2)
-    partial = team.out(x.numel(), x.dtype, "partial: copied", ring=2)
-    at_helpers, at_root = team.peers(given), team.peers(partial)[root]
-    result, total = torch.empty_like(tensor), torch.empty_like(x)
-    own = (team.rank - root - 1) % team.world  # of the root: helpers
-    rounds = shares(x.numel(), helpers)
-    arrived = []
-    with beside():
-        for parts in rounds:
-            for away in range(1, helpers if team.rank != root else 1):
-                helper = (own + away) % helpers
-                part = parts[helper]
-                place = slice(part.start - helper * each, part.stop - helper * each)
-                at_helpers[(root + 1 + helper) % team.world][away - 1, place].copy_(x[part])
-            if helpers > 1:
-                stream_barrier(x, team, SLOT)
-            arrived.append(mark())
-    result.copy_(tensor)
-    for parts, place in zip(rounds, arrived, strict=True):
-        if team.rank != root:
-            part = parts[own]
-            if helpers > 1:
-                total[part].copy_(x[part])
-                join(place)
-                add_arrived(total[part], given[:, part.start - own * each : part.stop - own * each])
-            at_root[part].copy_((total if helpers > 1 else x)[part])
-        stream_barrier(x, team, SLOT + 1)
-        if team.rank == root:
-            for part in parts:
-                add_arrived(result.view(-1)[part], partial[None, part])
-    join()
-    return result

@@ -3,10 +3,11 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.fan_out import fan_out
+from sandbox.kit.blocks.fan_out import fan_out, kernel_for
 from sandbox.kit.blocks.perceptron import parameters_in
 from sandbox.kit.blocks.sharded_adam import Adam
-from sandbox.kit.blocks.zero_step import LARGE, compile_all, shared, step_at_once, step_beside
+from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.blocks.zero_step import FEW, compile_all, step_beside
 
 symm.reserve(4 << 30)  # states and results, two of each, and a gradient of the largest sizes
 
@@ -38,26 +39,31 @@ def solution(
     Returns 12 tensors, the same on every rank: the updated W1, b1, W2, b2, then their first moments, then their second
     moments. Gradients are summed in float32, and Adam rounds once.
     """
-    team, adam, dtype = symm.connect(), Adam(lr, beta1, beta2, eps, step), W1.dtype
+    team, adam = symm.connect(), Adam(lr, beta1, beta2, eps, step)
     if X_local.is_cuda:
-        compile_all(dtype, team.world)
-    given = [x.contiguous() for x in (W1, b1, W2, b2)]
-    means = [x.contiguous() for x in (exp_avg_W1, exp_avg_b1, exp_avg_W2, exp_avg_b2)]
-    squares = [x.contiguous() for x in (exp_avg_sq_W1, exp_avg_sq_b1, exp_avg_sq_W2, exp_avg_sq_b2)]
-    shapes = tuple(tuple(parameter.shape) for parameter in given)
-    count, batch = sum(map(torch.Tensor.numel, given)), (X_local.contiguous(), y_local.contiguous())
-    result = symm.out(3 * count, dtype, "result")
-    if result.is_cuda and count * result.element_size() >= LARGE:
-        plan = shared(shapes, team.world)
-        weight = symm.out(count, dtype, "weight", ring=2)
-        # One buffer is enough: rank 0 sends again after all ranks have ended their steps.
-        moments = symm.empty((2, plan.longest), dtype, "moments")
-        step_beside(batch, given, means + squares, weight, moments.unbind(), result.chunk(3), plan, adam)
-    else:
-        state = symm.out(3 * count, dtype, "state", ring=2)  # weights, first moments, second moments
-        fan_out((*given, *means, *squares), state, team)
-        share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes if the whole does
-        mine = slice(min(team.rank * share, count), (team.rank + 1) * share)
-        old, updated = ([part[mine] for part in whole.chunk(3)] for whole in (state, result))
-        step_at_once(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2))
+        compile_all(kernel_for, W1.dtype, team.world)
+    given = (W1, b1, W2, b2)
+    means = (exp_avg_W1, exp_avg_b1, exp_avg_W2, exp_avg_b2)
+    squares = (exp_avg_sq_W1, exp_avg_sq_b1, exp_avg_sq_W2, exp_avg_sq_b2)
+    shapes = [parameter.shape for parameter in given]
+    count = sum(map(torch.Tensor.numel, given))
+    state = symm.out(3 * count, W1.dtype, "state", ring=2)  # weights, first moments, second moments
+    result = symm.out(3 * count, W1.dtype, "result")
+    share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes if the whole does
+    mine = slice(min(team.rank * share, count), (team.rank + 1) * share)
+    old, updated = ([part[mine] for part in whole.chunk(3)] for whole in (state, result))
+
+    def bring(first: int, last: int, base: int, most_blocks: int) -> None:
+        if (first, last) == (0, count):
+            fan_out((*given, *means, *squares), state, team)
+        else:
+            fan_out(given[2:] if first else given[:2], state[first:last], team, base, most_blocks)
+
+    def send_moments() -> None:
+        join()  # the second layer's weights have arrived
+        with beside():  # during the products that follow
+            fan_out((*means, *squares), state[count:], team, 256, FEW)
+
+    batch = X_local, y_local
+    step_beside(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2), bring, send_moments)
     return tuple(part for flat in result.chunk(3) for part in parameters_in(flat, shapes))

@@ -2,10 +2,10 @@
 
 import torch
 
-from sandbox.kit import symm
-from sandbox.kit.blocks.columns import push_columns
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.columns import kernel_for, push_columns
 from sandbox.kit.blocks.sharded_adam import Adam
-from sandbox.kit.blocks.zero_step import LARGE, compile_all, sliced, step_at_once, step_beside
+from sandbox.kit.blocks.zero_step import compile_all, step_beside
 
 symm.reserve(4 << 30)  # two whole vectors and a gradient of the largest sizes
 
@@ -31,17 +31,18 @@ def solution(
     once.
     """
     team, adam = symm.connect(), Adam(lr, beta1, beta2, eps, step, weight_decay)
-    q, dtype = flat_param_shard.numel(), flat_param_shard.dtype
     if X_local.is_cuda:
-        compile_all(dtype, team.world)
-    weight = symm.out(q * team.world, dtype, "weight", ring=2)
-    batch = X_local.contiguous(), y_local.contiguous()
+        compile_all(lambda _: kernel_for(cuda.unit_of(flat_param_shard)), flat_param_shard.dtype, team.world)
+    q = flat_param_shard.numel()
+    weight = symm.out(q * team.world, flat_param_shard.dtype, "weight", ring=2)
     old = [shard.contiguous() for shard in (flat_param_shard, exp_avg_shard, exp_avg_sq_shard)]
     updated = torch.empty_like(old[0]), torch.empty_like(old[1]), torch.empty_like(old[2])
-    if weight.is_cuda and weight.nbytes >= LARGE:
-        plan = sliced(tuple(map(tuple, param_shapes)), q, team.world, ())
-        step_beside(batch, old[:1], (), weight, old[1:], updated, plan, adam)
-    else:
-        push_columns(old[0][None], weight[None], team)
-        step_at_once(batch, weight, param_shapes, adam, q, old, updated, ())
+
+    def gather_within(first: int, last: int, base: int, most_blocks: int) -> None:
+        low = min(max(team.rank * q, first), last)
+        high = min(max((team.rank + 1) * q, low), last)
+        mine = old[0][low - team.rank * q : high - team.rank * q]
+        push_columns(mine[None], weight[None], team, low, min(last - first, q), base, most_blocks)
+
+    step_beside((X_local, y_local), weight, param_shapes, adam, q, old, updated, (), gather_within)
     return updated

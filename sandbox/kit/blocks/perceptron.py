@@ -9,6 +9,7 @@ Products write directly to the flat gradient. The gradient of W2 is complete bef
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -22,7 +23,6 @@ WARPS = 8
 WANTED = 1056
 """Approximate number of blocks of a launch: eight per multiprocessor."""
 Tensors = Sequence[torch.Tensor]
-Rounds = Sequence[Sequence[tuple[int, int]]]
 
 
 def parameters_in(flat: torch.Tensor, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -37,43 +37,32 @@ def write_gradient(
     parameters: Tensors,
     gradients: Tensors,
     before_second: Callable[[], None] = lambda: None,
-    plan: tuple[Rounds, Rounds] | None = None,
-    ready: Callable[[int], None] = lambda number: None,
+    ready: Callable[[int, int], None] = lambda first, last: None,
+    pieces: int = 1,
 ) -> None:
     """Writes the gradient of the mean squared error of relu(X W1^T + b1) W2^T + b2 into `gradients`.
 
     features: [n, d_in], targets: [n, d_out]; parameters and gradients: W1 [h, d_in], b1 [h], W2 [d_out, h], b2 [d_out], all of
-    one dtype. before_second is called when the first layer is queued, and before W2 and b2 are read. plan: the rounds in which
-    products write the gradients of W1 and W2: rows as ranges (first, last) of the flat vector W1, b1, W2, b2. Those of the
-    first list hold rows of W2 alone, and are queued before the gradient of the hidden layer. ready(number) is called when a round
-    is queued, and with it the biases' gradients of its layer.
+    one dtype. before_second is called when the first layer is queued, and before W2 and b2 are read. ready(first, last) is called
+    when the gradient of elements `first` to `last` of the flat vector is queued: W2 and b2 first, then W1 with b1 in
+    `pieces` parts, in ascending order.
     """
     w1, b1, w2, b2 = parameters
     of_w1, of_b1, of_w2, of_b2 = gradients
-    border = w1.numel() + b1.numel()
-    early, late = plan or ([[(border, border + w2.numel())]], [[(0, w1.numel())]])
     hidden = torch._addmm_activation(b1, features, w1.t())  # relu in the product's epilogue
     before_second()
     output = torch.addmm(b2, hidden, w2.t())
     _change_by_loss(output, targets.contiguous(), of_b2)
-    for number, ranges in enumerate(early):
-        for first, last in ranges:
-            _multiply(output, hidden, of_w2, first - border, last - border)
-        ready(number)
+    torch.mm(output.t(), hidden, out=of_w2)
+    first_layer = w1.numel() + b1.numel()
+    ready(first_layer, first_layer + w2.numel() + b2.numel())
     back = torch.mm(output, w2)
     _change_by_relu(back, hidden, of_b1)
-    for number, ranges in enumerate(late, len(early)):
-        for first, last in ranges:
-            _multiply(back, features, of_w1, first, last)
-            _multiply(output, hidden, of_w2, first - border, last - border)
-        ready(number)
-
-
-def _multiply(gradient: torch.Tensor, x: torch.Tensor, product: torch.Tensor, first: int, last: int) -> None:
-    """Writes the rows of the product gradient^T x that lie between two elements, if there are any."""
-    top, bottom = (min(max(place, 0), product.numel()) // x.shape[1] for place in (first, last))
-    if bottom > top:
-        torch.mm(gradient[:, top:bottom].t(), x, out=product[top:bottom])
+    pieces = max(min(pieces, len(w1)), 1)
+    rows = [len(w1) * piece // pieces for piece in range(pieces + 1)]
+    for top, bottom in itertools.pairwise(rows):
+        torch.mm(back[:, top:bottom].t(), features, out=of_w1[top:bottom])
+        ready(top * w1.shape[1], first_layer if bottom == len(w1) else bottom * w1.shape[1])
 
 
 def _change_by_loss(output: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor) -> None:

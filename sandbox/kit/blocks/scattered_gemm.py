@@ -28,17 +28,14 @@ CHUNKS = 2
 SLOT = 1000
 
 
-def arrivals(own: torch.Tensor, team: Team, everything: bool = False) -> torch.Tensor | None:
-    """The buffer in which partial products for `own` arrive, one of two in turn; None if they all arrive in `own`. Collective.
-
-    everything: room for all of them, also for those of rank r-1, which else arrive in `own`.
-    """
+def arrivals(own: torch.Tensor, team: Team) -> torch.Tensor | None:
+    """The buffer in which partial products for `own` arrive, one of two in turn; None if they all arrive in `own`. Collective."""
     column_kernels(cuda.unit_of(own))  # before the ranks exchange: see `cuda.lazy`
-    if team.world < 3 and not everything:
+    if team.world < 3:
         return None
     kernel_for(own.dtype)
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
-    return team.out((team.world - 2 + everything, *own.shape), own.dtype, "scattered: more", ring=2)
+    return team.out((team.world - 2, *own.shape), own.dtype, "scattered: more", ring=2)
 
 
 def scattered_product(
@@ -73,7 +70,7 @@ def scattered_product(
                 if away == others:
                     stream_barrier(own, team, SLOT)
                     if more is not None:
-                        add_arrived(own[part], more[:, part])
+                        _add(own[part], more[:, part], more.stride(0))
                     arrived.append(mark())
     for part, here in zip(parts, arrived, strict=True):
         join(here)  # these rows have arrived
@@ -87,11 +84,9 @@ def _parts(rows: int, chunks: int) -> list[slice]:
     return [slice(edges[number], edges[number + 1]) for number in range(chunks)]
 
 
-def add_arrived(rows: torch.Tensor, more: torch.Tensor) -> None:
-    """Adds more[0], more[1], ... to rows, each contiguous, and rounds once. On GPUs."""
-    if not rows.numel():
-        return
-    blocks = min(-(-rows.nbytes // (16 * THREADS)), BLOCKS)
+def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
+    """Adds more[0], more[1], ... to rows. apart: elements between the beginnings of two of them."""
+    blocks = min(max(-(-rows.nbytes // (16 * THREADS)), 1), BLOCKS)
     kernel_for(rows.dtype).add_arrived[blocks, THREADS](
-        rows.data_ptr(), more.data_ptr(), rows.numel(), more.stride(0), more.shape[0]
+        rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0]
     )

@@ -1,21 +1,14 @@
 #define AHEAD (WORLD <= 4 ? 2 : 1)  // words of each array that a thread has in flight
-// gradient: this rank's slice of n elements. If arrived is 0, it is symmetric and is read from every rank, behind a barrier.
-// Otherwise the gradients of the other ranks have arrived in arrived[rank], `apart` elements from one another, and there is no
-// barrier. old, updated: weight, first and second moment, n elements each. If bit k of to_all is set, updated[k] is symmetric and
-// is stored at all ranks. step_size = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t), decay = lr * weight_decay. numbers:
-// these eight numbers (beta1 to decay), or 0: those that are passed.
+// gradient: this rank's slice of n elements, symmetric; it is read from every rank. old, updated: weight, first and second
+// moment, n elements each. If bit k of to_all is set, updated[k] is symmetric and is stored at all ranks. step_size =
+// lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t), decay = lr * weight_decay.
 extern "C" __global__ void __launch_bounds__(512) step_slice(Px px, TYPE* gradient, TYPE* weight, TYPE* mean, TYPE* square,
         TYPE* new_weight, TYPE* new_mean, TYPE* new_square, i64 n, int to_all, float mean_of, float beta1, float rest1,
-        float beta2, float rest2, float step_size, float root_scale, float eps, float decay, u32 base, TYPE* arrived, i64 apart,
-        const float* numbers) {
+        float beta2, float rest2, float step_size, float root_scale, float eps, float decay, u32 base) {
     TYPE* const old[3] = {weight, mean, square};
     TYPE* const updated[3] = {new_weight, new_mean, new_square};
-    if (numbers) {
-        beta1 = numbers[0], rest1 = numbers[1], beta2 = numbers[2], rest2 = numbers[3];
-        step_size = numbers[4], root_scale = numbers[5], eps = numbers[6], decay = numbers[7];
-    }
     const u32 slot = base + blockIdx.x, turn = px_turn(px, slot);
-    if (!arrived) px_turn_barrier(px, slot, turn);  // all ranks' gradients are complete
+    px_turn_barrier(px, slot, turn);  // all ranks' gradients are complete
     const int each = 16 / sizeof(TYPE);
     const i64 stride = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += AHEAD * stride) {
@@ -23,10 +16,8 @@ extern "C" __global__ void __launch_bounds__(512) step_slice(Px px, TYPE* gradie
         #pragma unroll  // all loads are in flight before the first addition
         for (int a = 0; a < AHEAD; ++a) {
             #pragma unroll
-            for (int source = 0; source < WORLD; ++source) {
-                const TYPE* from = arrived ? arrived + source * apart : px_at(px, source, gradient);
-                part[a][source] = px_ld_part(source == px.rank ? gradient : from, each * (i + a * stride), n);
-            }
+            for (int source = 0; source < WORLD; ++source)
+                part[a][source] = px_ld_part(px_at(px, source, gradient), each * (i + a * stride), n);
             #pragma unroll
             for (int k = 0; k < 3; ++k) state[a][k] = px_ld_part(old[k], each * (i + a * stride), n);
         }
@@ -55,10 +46,5 @@ extern "C" __global__ void __launch_bounds__(512) step_slice(Px px, TYPE* gradie
             }
         }
     }
-    if (!arrived) px_turn_barrier(px, slot, turn + 1);  // all results have arrived, and no rank reads gradients any more
-}
-extern "C" __global__ void keep_numbers(float* numbers, float beta1, float rest1, float beta2, float rest2, float step_size,
-        float root_scale, float eps, float decay) {
-    numbers[0] = beta1, numbers[1] = rest1, numbers[2] = beta2, numbers[3] = rest2;
-    numbers[4] = step_size, numbers[5] = root_scale, numbers[6] = eps, numbers[7] = decay;
+    px_turn_barrier(px, slot, turn + 1);  // all ranks' results have arrived, and no rank reads gradients any more
 }

@@ -9,7 +9,6 @@ A rank reads its slice of the gradient from all ranks, adds up in float32, and k
 computed weights and moments, which it stores on this rank or on every rank.
 """
 
-import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +50,7 @@ def step_slice(
     to_all: Collection[int] = (),
     base: int = 0,
     most_words: int | None = None,
+    most_blocks: int = BLOCKS,
 ) -> None:
     """Applies Adam to one slice with the mean of all ranks' gradients.
 
@@ -66,41 +66,11 @@ def step_slice(
     n = gradient.numel()
     if most_words is None:
         most_words = -(-gradient.nbytes // 16)
-    blocks = min(max(-(-most_words // THREADS), 1), BLOCKS)
+    blocks = min(max(-(-most_words // THREADS), 1), most_blocks, BLOCKS)
     flags = sum(1 << number for number in to_all)
     addresses = [tensor.data_ptr() for tensor in (gradient, *old, *updated)]
     kernel = kernel_for(gradient.dtype, WORLD=team.world).step_slice[blocks, THREADS]
-    kernel(team.px, *addresses, n, flags, 1 / team.world, *adam.numbers(), base, 0, 0, 0)
-
-
-def kept_numbers(team: Team, adam: Adam, like: torch.Tensor) -> torch.Tensor:
-    """The hyperparameters in the GPU's memory, where a recorded `step_arrived` reads them: the same tensor at every call."""
-    numbers = _numbers(like.device)
-    kernel_for(like.dtype, WORLD=team.world).keep_numbers[1, 1](numbers, *adam.numbers())
-    return numbers
-
-
-@functools.cache
-def _numbers(device: torch.device) -> torch.Tensor:
-    return torch.empty(8, dtype=torch.float32, device=device)
-
-
-def step_arrived(
-    team: Team, numbers: torch.Tensor, gradient: torch.Tensor, arrived: torch.Tensor, old: State, updated: State
-) -> None:
-    """Does the same on GPUs with gradients that have arrived, for this rank alone and without a barrier.
-
-    numbers: of `kept_numbers`. gradient: this rank's own part of the elements [n]; arrived [W, n]: the other ranks', each
-    contiguous; its entry of this rank is not read. old, updated: [n] each, in this GPU's memory.
-    """
-    n = gradient.numel()
-    if not n:
-        return
-    blocks = min(-(-gradient.nbytes // (16 * THREADS)), 4 * BLOCKS)
-    addresses = [tensor.data_ptr() for tensor in (gradient, *old, *updated)]
-    kernel = kernel_for(gradient.dtype, WORLD=team.world).step_slice[blocks, THREADS]
-    passed = n, 0, 1 / team.world, *[0.0] * 8, 0
-    kernel(team.px, *addresses, *passed, arrived.data_ptr(), arrived.stride(0), numbers.data_ptr())
+    kernel(team.px, *addresses, n, flags, 1 / team.world, *adam.numbers(), base)
 
 
 def _step_in_torch(
