@@ -121,8 +121,7 @@ def atlas(catalogue: Catalogue, results: Sequence[CellResult], machines: dict[st
     pages = {_file(problem): _page(problem, measured, machines) for problem in catalogue.problems}
     pages["index.html"] = _index(catalogue, measured, machines)
     if measured:
-        most = max(measured, key=lambda place: len(place.results))
-        pages["speedups.svg"] = _plot(most, catalogue, alone=True)
+        pages["speedups.svg"] = _plot(max(measured, key=lambda place: len(place.results)), catalogue, alone=True)
     return pages
 
 
