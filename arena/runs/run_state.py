@@ -48,6 +48,8 @@ class RunState:
     """The result so far of a run that goes on measuring."""
     result: events.Result | None = None
     log: deque[events.Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    waited: float = 0.0
+    """Seconds in which the run waited for its devices, without the wait in progress."""
     waiting: events.Waiting | None = None
     """The run waits for its devices, since the event's `at`."""
     cancelled_in: str | None = None
@@ -81,7 +83,7 @@ class RunState:
             case events.Waiting():
                 self.waiting = replace(event, at=self.waiting.at) if self.waiting else event
             case events.PhaseStarted():
-                self.waiting = None
+                self._end_waiting(event.at)
                 self.phase = event.phase
                 self.phases[event.phase] = PhaseState(started_at=event.at, limit_s=event.limit_s)
             case events.PhaseEnded():
@@ -91,9 +93,7 @@ class RunState:
             case events.Checked():
                 self.checked = event
             case events.Timed():
-                if self.waiting is not None and (phase := self.phases.get(self.phase)) is not None:
-                    phase.waited += event.at - self.waiting.at
-                self.waiting = None
+                self._end_waiting(event.at)
                 self.samples.append(event)
             case events.Log():
                 self.log.append(event)
@@ -125,6 +125,13 @@ class RunState:
         fresh = RunState(run_id=run_id, jail=self.jail, worlds=self.worlds)
         for name in RunState.__slots__:
             setattr(self, name, getattr(fresh, name))
+
+    def _end_waiting(self, at: float) -> None:
+        if self.waiting is not None:
+            self.waited += at - self.waiting.at
+            if (phase := self.phases.get(self.phase)) is not None:
+                phase.waited += at - self.waiting.at
+            self.waiting = None
 
     def _end_phase(self, event: events.PhaseEnded) -> None:
         phase = self.phases.get(event.phase)

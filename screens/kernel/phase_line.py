@@ -13,6 +13,8 @@ from screens.widgets.text_lines import PlainStatic
 
 NEAR = 0.25
 """Share of a phase's limit that must have passed before the line names the limit."""
+LEAST_WAIT_S = 0.1
+"""Seconds of waiting for another run from which the line names them."""
 _NOT_COUNTED = {
     "load": "compiling and waits for a core do not count",
     "check": "compiling and waits for a core do not count, computing ranks get twice as long",
@@ -35,13 +37,15 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
     failed_in = other.phase if other is not None else state.failure.phase if state.failure is not None else ""
     for name in PHASES:
         phase = state.phases.get(name)
+        if name == "time" and waiting is not None:  # also between rounds, while it measures on
+            parts.append((f"▸ {WAITING} {now - waiting.at:.0f} s", "accent"))
+            parts.append((f"({printable(waiting.words)})", "accent"))
+        elif name == "time" and state.waited >= LEAST_WAIT_S:
+            parts.append((f"✓ waited {figures.seconds(state.waited)}", "foreground"))
         if name == failed_in:  # even if the phase has ended: its seconds are known then
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
             parts.append((f"✗ {name}{took}{', other kernel' if other is not None else ''}", "error"))
-        elif name == "time" and waiting is not None:  # also between rounds, while it measures on
-            parts.append((f"▸ {WAITING} {now - waiting.at:.0f} s", "accent"))
-            parts.append((f"({printable(waiting.words)})", "accent"))
-        elif phase is None:
+        elif phase is None or (name == "time" and waiting is not None):
             if name != "prepare" and state.verdict is not Verdict.PASS:  # a kernel may have nothing to compile
                 parts.append((f"· {name}", "muted"))
         elif phase.seconds is not None:

@@ -159,6 +159,7 @@ def test_waiting_run_says_for_whom_and_how_long(events) -> None:
     assert "▸ Waiting: another run is timing 12 s  (allreduce of ada, process 4711, since " in words(state, 102.0)
     state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=103.0))
     assert state.waiting is None
+    assert "✓ waited 13" in words(state, 104.0)
 
 
 @pytest.mark.slow
