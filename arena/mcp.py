@@ -69,7 +69,8 @@ class ArenaTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        problem = {"problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}}
+        named = "Id, name, or both: 13_gemm_allreduce; `list` names all."
+        problem = {"problem": {"type": ["string", "integer"], "description": named}}
         kernel = problem | {"source": tools.TEXT | {"description": tools.KERNEL_WORDS}}
         setting = {
             "preset": tools.TEXT | {"enum": list(PRESETS)},

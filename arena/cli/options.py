@@ -143,7 +143,8 @@ def complete_result(ctx: click.Context, param: click.Parameter, incomplete: str)
 def complete_dtype(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offers the dtypes of the command's problem; of any problem if it is not known."""
     problems = {problem.slug: problem for problem in open_session().catalogue.problems}
-    named = [each for each in problems.values() if ctx.params.get("problem") in (each.slug, str(each.id), each.stem)]
+    first = next(iter(ctx.args), "")  # click names no arguments before an option without its value
+    named = [each for each in problems.values() if first in (each.slug, str(each.id), each.stem)]
     known = dict.fromkeys(dtype for problem in named or problems.values() for dtype in problem.dtypes)
     return [CompletionItem(dtype) for dtype in known if dtype.startswith(incomplete)]
 

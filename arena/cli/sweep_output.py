@@ -167,6 +167,7 @@ class SweepProgressLine:
         self._began = time.monotonic()
         self._recent.append(self._began)
         say(f"sweep {self._name}: {sweep.journal.path}")
+        self._draw()  # the first result may take a minute
         try:
             yield
         finally:

@@ -93,7 +93,9 @@ def arguments_of(name: str, arguments: Mapping[str, Any], tools: Sequence[Tool])
     if unknown := next((each for each in arguments if each not in schema["properties"]), ""):
         raise Misused(f"there is no argument {one_line(unknown)[:60]!r}")
     if missing := [each for each in schema["required"] if each not in arguments]:
-        raise Misused(f"`{missing[0]}` is missing; it takes {', '.join(schema['properties'])}")
+        wanted = schema["properties"][missing[0]]
+        words = f"choose from {', '.join(wanted['enum'])}" if "enum" in wanted else wanted["description"]
+        raise Misused(f"`{missing[0]}` is missing; {words}")
     try:
         return msgspec.convert(dict(arguments), ToolArguments)
     except msgspec.ValidationError as error:

@@ -103,10 +103,11 @@ async def test_compiling_tells_nothing_of_the_results(tools: ArenaTools):
     ("tool", "arguments", "said"),
     [
         ("show", {"problem": "no_such"}, "no_such"),
-        ("show", {}, "problem"),
         ("run", {"problem": 13}, "source"),
         ("run", {"problem": 13, "source": "   "}, "empty"),
         ("run", {"problem": 13, "source": "pass", "path": "/etc/passwd"}, "no argument 'path'"),
+        ("show", {}, "`problem` is missing; Id, name, or both"),
+        ("kit_docs", {}, "`page` is missing; choose from symm, cpp"),
         ("run", {"problem": 13, "source": "pass", "world": 99}, "99"),
         ("run", {"problem": 13, "source": "pass", "device": "abacus"}, "abacus"),
         ("run", {"problem": 13, "source": "pass", "sizes": {"Q": 1}}, "Q"),
