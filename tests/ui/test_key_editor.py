@@ -1,8 +1,14 @@
 """The key editor: catching a key, naming conflicts, restoring the usual keys; and keymaps written by hand."""
 
+import importlib
+import pkgutil
+
 import pytest
+from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.widgets import OptionList
 
+import screens
 from arena.settings import Settings, load_settings
 from screens.actions import ACTIONS, action_named, key_words
 from screens.dialogs.key_editor import KeyEditor, NextKey
@@ -83,6 +89,26 @@ def test_the_usual_keys_do_not_clash() -> None:
 
 def test_the_usual_keys_are_keys_that_terminals_send() -> None:
     assert [action.name for action in ACTIONS for key in keys_of(action, {}) if refusal(action, key)] == []
+
+
+def test_f5_to_f8_have_one_meaning() -> None:
+    for module in pkgutil.walk_packages(screens.__path__, "screens."):
+        if module.name not in ("screens.main", "screens.__main__"):
+            importlib.import_module(module.name)
+    found: dict[str, set[str]] = {}
+    kinds = [DOMNode]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        for binding in Binding.make_bindings(
+            vars(kind).get("BINDINGS", ()) if kind.__module__[:7] == "screens" else ()
+        ):
+            found.setdefault(binding.key, set()).add(binding.action)
+    assert {key: found[key] for key in ("f5", "f6", "f7", "f8")} == {
+        "f5": {"run", "submit", "decide"},
+        "f6": {"history"},
+        "f7": {"ask_model"},
+        "f8": {"duel", "rematch"},
+    }
 
 
 @pytest.mark.parametrize(
