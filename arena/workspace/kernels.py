@@ -196,6 +196,23 @@ class Workspace:
                     self._draft_path(path / file).rename(self._draft_path(new / file))
         return new
 
+    def move_file(self, path: Path, name: str, new: str) -> None:
+        """Renames a file of a kernel's folder, or deletes it if the new name is empty; its draft is deleted.
+
+        Raises:
+            UsageError: there is a file of the new name.
+            FolderUnwritable: the file is unchanged.
+        """
+        with writing(path):
+            if not new:
+                (path / name).unlink(missing_ok=True)
+            elif (path / new).exists():
+                raise UsageError(f"{path.name} has a file {new} already", "choose another name")
+            else:
+                (path / new).parent.mkdir(parents=True, exist_ok=True)
+                (path / name).rename(path / new)
+        self.discard_draft(path / name)
+
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
         """Writes the first kernel file from a starter text. Does not change an existing file.
 

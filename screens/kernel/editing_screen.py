@@ -8,8 +8,8 @@ from textual import on
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from arena.errors import ArenaError, KernelsLocked
-from arena.workspace.kernel_folder import main_file, texts_of
+from arena.errors import ArenaError, KernelsLocked, UsageError
+from arena.workspace.kernel_folder import listed_name, main_file, texts_of
 from problems.specification import Problem
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
@@ -159,41 +159,56 @@ class EditingScreen(BaseScreen):
         self.say(f"{said} {self.key_words('save')} runs it, ctrl+z undoes it.")
 
     def action_variants(self) -> None:
-        from screens.kernel.variants import VariantsDialog
+        """Opens, copies or renames a kernel of this problem."""
+        from screens.kernel.variants import NamesDialog
+
+        workspace, here, kernel = self.session.services.workspace, self.session.path, self.buffer.kernel
+        paths = {listed_name(path): path for path in workspace.variants(here)}
+
+        def answer(what: str, name: str, typed: str) -> Path:
+            if what == "add":
+                return workspace.copy(here, kernel, typed)
+            if what == "open" or paths[name] != here:
+                return paths[name] if what == "open" else workspace.rename(paths[name], typed)
+            new = workspace.rename(here, typed)
+            workspace.save_draft(new, kernel.source)
+            return new
 
         def answered(path: Path | None) -> None:
-            if path not in (None, self.session.path):
+            if path not in (None, here):
                 self.parent_app.open_problem(self.problem, path)
 
         if self.may_edit():
-            workspace = self.session.services.workspace
-            self.app.push_screen(VariantsDialog(workspace, self.session.path, self.buffer.kernel), answered)
+            example = "two-shot, or two-shot/ for a folder"
+            self.app.push_screen(NamesDialog("Kernels", [*paths], listed_name(here), example, answer), answered)
 
-    def action_add_file(self) -> None:
-        """Asks for the name of a new file in the kernel's folder."""
-        from screens.dialogs.questions import Ask
+    def action_files(self) -> None:
+        """Opens, adds, renames or deletes a file of the kernel's folder."""
+        from screens.kernel.variants import NamesDialog
+
+        kernel = self.buffer.kernel
+
+        def answer(what: str, name: str, typed: str) -> tuple[str, str]:
+            new = name if what == "open" else "" if what == "delete" else typed
+            if what in ("add", "rename") and (not is_file_name(new) or fault_in(kernel.with_text("", new))):
+                advice = "use letters, digits, and . _ - + @ ="
+                raise UsageError(f"{new!r} cannot name a file of a kernel", advice)
+            return new if what == "add" else name, new
 
         if not self.session.path.is_dir():
             self.say(
                 f"This kernel is one file. {self.key_words('variants')} and a name with / copies it into a folder."
             )
         elif self.may_edit():
-            title = f"A new file in {self.session.path.name}/"
-            self.app.push_screen(Ask(title, example="ops.cu, or csrc/ops.cu", enter="adds it"), self._add_file)
+            names, example = sorted(kernel.files), "ops.cu, or csrc/ops.cu"
+            dialog = NamesDialog("Files beside kernel.py", names, self.view, example, answer, deletes=True)
+            self.app.push_screen(dialog, lambda names: self.start(self._move_file(*names), "save") if names else None)
 
-    def _add_file(self, name: str | None) -> None:
-        if not name:
-            return
-        if not is_file_name(name) or fault_in(self.buffer.kernel.with_text("", name)):
-            self.complain(f"{name!r} cannot name a file of a kernel: use letters, digits, and . _ - + @ =")
-        elif name in self.files:
-            self.show_view(name)
-        else:
-            self.start(self._write_file(name), "save")
-
-    async def _write_file(self, name: str) -> None:
-        await self.session.save("", name)
-        self.show_view(name)
+    async def _move_file(self, name: str, new: str) -> None:
+        await self.buffer.move(name, new)
+        self.show_files()
+        if new:
+            self.show_view(new)
 
     def take_over(self, kernel: Kernel) -> None:
         """Puts another player's kernel into the editor."""
@@ -209,9 +224,9 @@ class EditingScreen(BaseScreen):
 
     @on(LineJump)
     def _jump(self, event: LineJump) -> None:
-        self.show_view(KERNEL)
+        self.show_view(event.file if event.file in self.files else KERNEL)
         # Lines above may have been added since the run.
-        self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)
+        self.front.jump_to(self.front.marks.now_at(event.line - 1) + 1)
 
     @on(TextArea.SelectionChanged, "Editor")
     def _cursor_moved(self) -> None:

@@ -29,7 +29,7 @@ from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
 from screens.kernel.other_sizes_run import OtherSizesRun
-from screens.kernel.run_update import LogLine, RunUpdate, lines_of
+from screens.kernel.run_update import LogLine, RunUpdate, lines_of, place_of
 from screens.services import Services
 
 MEASURE_ON = (4, 16)
@@ -429,6 +429,11 @@ class KernelSession:
         """Seconds since the queued run was requested; None: none is queued."""
         return None if self.waiting_since is None else time.monotonic() - self.waiting_since
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The file and the line of the failure, if it names them."""
+        return place_of(self.state.failure, self._judged.files if self._judged is not None else ())
+
     def take_update(self) -> RunUpdate:
         """Returns the state of the run, with the log lines since the last call."""
         result = self.state.result
@@ -448,6 +453,7 @@ class KernelSession:
             _rival_words(versus) if versus is not None else "",
             self.others.update,
             key_of("jump", keymap),
+            self.place,
         )
         self._new_run, self._new_lines = False, []
         self.changed = False

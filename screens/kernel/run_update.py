@@ -1,5 +1,7 @@
 """What the panes of a kernel draw: the state of its run, its events as lines of the log, and why the other kernel failed."""
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from textual.message import Message
@@ -8,6 +10,7 @@ from arena.records.report_text import output_of
 from arena.runs.run_state import RunState
 from sandbox.protocol import events
 from sandbox.protocol.events import Failure, RivalResult
+from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.result import names_line
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -36,6 +39,29 @@ class LineJump(Message):
     """The user asked to go to a line of the kernel (1-based)."""
 
     line: int
+    file: str = MAIN
+    """A file that the kernel's folder does not have means kernel.py: a compiler names a file that the kit writes."""
+
+
+_NAMED = re.compile(r"""([\w./+@=-]+\.\w+)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b""")
+
+
+def named_place(text: str) -> tuple[str, int] | None:
+    """The file of the kernel and the line in it, 1-based, that a line of a traceback or a compiler names."""
+    if "site-packages" in text or "/lib/python" in text:
+        return None
+    match = _NAMED.search(text)
+    return (match[1] or MAIN, int(match[2] or match[3])) if match else None
+
+
+def place_of(failure: Failure | None, files: Collection[str]) -> tuple[str, int] | None:
+    """The file and the line of a failure: the last call in a file of the kernel, or a compiler's first message."""
+    if failure is None:
+        return None
+    text = output_of(failure)
+    named = [place for row in text.splitlines() if (place := named_place(row)) and place[0] in (MAIN, *files)]
+    found = named[-1 if 'File "' in text else 0] if files and named else (MAIN, failure.line)
+    return (found[0], found[1]) if found[1] is not None else None
 
 
 @dataclass(frozen=True)
@@ -122,6 +148,8 @@ class RunUpdate:
     """Results at other sizes."""
     jump_key: str = ""
     """The key that shows the letters of the panes."""
+    place: tuple[str, int] | None = None
+    """The file and the line of the kernel's failure; None: it names none."""
 
     @property
     def failed(self) -> bool:

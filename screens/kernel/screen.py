@@ -243,12 +243,13 @@ class KernelScreen(EditingScreen):
             self.start(self.session.refresh_standing(event.run_id), "standings")
 
     def _mark(self, event: AnyEvent) -> None:
-        """Marks the line of the failure in the editor's gutter, until the next run begins."""
-        failure = self.session.state.failure
-        if isinstance(event, RunStarted) or failure is None or failure.line is None:
-            self.editor.mark_lines({})
-        elif isinstance(event, Checked | Finished):
-            self.editor.mark_lines({failure.line - 1: failure.message})
+        """Marks the line of the failure in its file's gutter, until the next run begins."""
+        failure, place = self.session.state.failure, self.session.place
+        if isinstance(event, RunStarted) or failure is None or place is None:
+            for editor in self.buffer.editors.values():
+                editor.mark_lines({})
+        elif isinstance(event, Checked | Finished) and place[0] in (MAIN, *self.files):
+            self.buffer.open_file(place[0]).mark_lines({place[1] - 1: failure.message})
 
     def rest(self) -> None:
         """Cancels this screen's run, and ignores other players' runs until this screen is in front again."""

@@ -1,6 +1,6 @@
-"""The user's kernels of one problem: open one, copy the one in the editor, rename it."""
+"""A list of names, to open, add, rename or delete one: the kernels of a problem, or the files of a kernel."""
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -11,57 +11,63 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
-from arena.workspace.kernel_folder import listed_name
-from arena.workspace.kernels import Workspace
-from sandbox.protocol.kernel_files import Kernel
-from screens.dialogs import Dialog, field
+from screens.dialogs import Dialog, T, field
+from screens.dialogs.questions import Question
 from screens.widgets.text_lines import PlainStatic
 
 
-class VariantsDialog(Dialog[Path | None]):
-    """Dismisses with the kernel to open: its file or folder."""
+class NamesDialog(Dialog[T | None]):
+    """Dismisses with what `answer` returns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+r", "rename", "rename the kernel in the editor", priority=True)
+        Binding("ctrl+r", "answer('rename')", "rename it", priority=True),
+        Binding("ctrl+x", "delete", "delete it", priority=True),
     ]
 
-    def __init__(self, workspace: Workspace, path: Path, kernel: Kernel) -> None:
-        """path, kernel: the file or folder of the kernel in the editor, and its texts there."""
+    def __init__(
+        self, title: str, names: Sequence[str], here: str, example: str, answer: Callable[..., T], deletes: bool = False
+    ) -> None:
+        """here: the name of what is in the editor. example: of a new name. deletes: whether one can be deleted.
+
+        answer: gets "open", "add", "rename" or "delete", the name under the cursor, and the one that was typed. It
+        raises ArenaError if that cannot be done.
+        """
         super().__init__()
-        self._workspace, self._path, self._kernel = workspace, path, kernel
-        self._found = workspace.variants(path)
+        self._title, self._names, self._here, self._example, self._do = title, names, here, example, answer
+        self._deletes = "^x deletes · " * deletes
 
     def compose(self) -> ComposeResult:
-        with self.frame("Kernels", "enter opens · with a name: copies · ^r renames · esc"):
-            marks = {self._path: "in the editor"}
-            rows = ((f"{listed_name(path):<34} ", (marks.get(path, ""), "$accent")) for path in self._found)
+        with self.frame(self._title, f"enter opens or adds · ^r renames · {self._deletes}esc"):
+            marks = {self._here: "in the editor"}
+            rows = ((f"{name:<34} ", (marks.get(name, ""), "$accent")) for name in self._names)
             yield OptionList(*(Option(Content.assemble(*row)) for row in rows))
-            yield field("new name", Input(placeholder="two-shot, or two-shot/ for a folder", compact=True), "below")
+            yield field("new name", Input(placeholder=self._example, compact=True), "below")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
-        kernels = self.query_one(OptionList)
-        kernels.highlighted = self._found.index(self._path)
-        (kernels if len(self._found) > 1 else self.query_one(Input)).focus()
+        names = self.query_one(OptionList)
+        names.display = bool(self._names)
+        names.highlighted = self._names.index(self._here) if self._here in self._names else 0
+        (names if len(self._names) > 1 or self._here in self._names[1:] else self.query_one(Input)).focus()
 
     @on(OptionList.OptionSelected)
-    def _open(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._found[event.option_index])
+    def _open(self) -> None:
+        self.action_answer("open")
 
     @on(Input.Submitted)
-    def _copy(self) -> None:
-        try:
-            new = self._workspace.copy(self._path, self._kernel, self.query_one(Input).value)
-        except ArenaError as error:
-            self.refuse(error.one_line)
-        else:
-            self.dismiss(new)
+    def _add(self) -> None:
+        self.action_answer("add")
 
-    def action_rename(self) -> None:
+    def action_answer(self, what: str) -> None:
+        """Does it, or shows why it cannot be done."""
+        row, typed = self.query_one(OptionList).highlighted, self.query_one(Input).value.strip()
         try:
-            new = self._workspace.rename(self._path, self.query_one(Input).value)
-            self._workspace.save_draft(new, self._kernel.source)
+            self.dismiss(self._do(what, self._names[row] if row is not None else "", typed))
         except ArenaError as error:
             self.refuse(error.one_line)
-        else:
-            self.dismiss(new)
+
+    def action_delete(self) -> None:
+        """Asks, and deletes what is under the cursor."""
+        if self._deletes and (row := self.query_one(OptionList).highlighted) is not None:
+            question = Question(f"Delete {self._names[row]}?", "The history keeps its text.", "delete it", "keep it")
+            self.app.push_screen(question, lambda sure: self.action_answer("delete") if sure else None)

@@ -6,11 +6,15 @@ from stored_runs import record
 from textual.widgets import Input, OptionList
 
 from arena.workspace.kernels import read_kernel
+from sandbox.protocol.events import Failure, Finished
 from sandbox.protocol.kernel_files import Kernel
-from screens.dialogs.questions import Ask, Question
+from sandbox.protocol.verdict import Verdict
+from screens.dialogs.questions import Question
 from screens.kernel.history import HistoryScreen
+from screens.kernel.panes.failure_view import FailureView
+from screens.kernel.run_update import place_of
 from screens.kernel.screen import KernelScreen
-from screens.kernel.variants import VariantsDialog
+from screens.kernel.variants import NamesDialog
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +24,7 @@ async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_k
         store, first = app.services.store, app.screen
         type_kernel(first, "pass")
         await pilot.press("shift+f1")
-        await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
+        await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         await pilot.press(*"ring/", "enter")
         folder = first.session.path.with_name("ring")
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
@@ -111,18 +115,62 @@ async def test_draft_of_another_file_is_offered(open_app, until, screen_text) ->
         await until(pilot, lambda: getattr(app.screen, "view", "") == "ops.cu" and app.screen.front.text == "2one")
 
 
-async def test_file_is_added_to_folder(open_app, until, screen_text) -> None:
+async def test_files_are_added_renamed_and_deleted(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f19")
         await until(pilot, lambda: any("This kernel is one file" in str(note.message) for note in app._notifications))
         screen = await open_folder(app, pilot, until, {})
-        for name in ("../up.cu", "ops.cu"):
+        folder = screen.session.path
+
+        async def files(*keys: str) -> None:
             await pilot.press("f19")
-            await until(pilot, lambda: isinstance(app.screen, Ask))
-            await pilot.press(*name, "enter")
-        await until(pilot, lambda: screen.view == "ops.cu")
-        assert any("cannot name a file" in str(note.message) for note in app._notifications)
-        assert read_kernel(screen.session.path).files == {"ops.cu": b""}
+            await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
+            await pilot.press(*keys)
+
+        await files(*"../up.cu", "enter")
+        await until(pilot, lambda: "'../up.cu' cannot name a file" in screen_text(app))
+        await pilot.press(*["backspace"] * 8, *"ops.cu", "enter")
+        await until(pilot, lambda: screen.view == "ops.cu" and app.screen is screen)
+        await pilot.press("1")
+        await files(*"csrc/o.cu", "ctrl+r")
+        await until(pilot, lambda: screen.view == "csrc/o.cu" and screen.front.text == "1")
+        assert read_kernel(folder).files == {"csrc/o.cu": b"1"}
+        await pilot.press("2")
+        await files("ctrl+x")
+        await until(pilot, lambda: "Delete csrc/o.cu?" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.view == "kernel" and "csrc/o.cu" not in screen_text(app))
+        assert read_kernel(folder).files == {}
+        workspace = app.services.workspace
+        kept = [workspace.kernel(sha256) for sha256 in workspace.kept_of(folder)]
+        assert any(kernel is not None and kernel.files == {"csrc/o.cu": b"21"} for kernel in kept)
+
+
+async def test_failure_in_another_file_jumps_there(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = await open_folder(app, pilot, until, {"ops.py": "a = 1\nb = c\n"})
+        text = """NameError: c\n\nTraceback (most recent call last):\n  File "kernel.py", line 1, in <module>
+  File "ops.py", line 2, in <module>\n  File "/usr/lib/python3.12/ops.py", line 3"""
+        failure = Failure(phase="load", message="NameError: c", advice="", rank=0, line=1, text=text)
+        await screen.session.run(screen.buffer.kernel)
+        await until(pilot, lambda: len(app.services.store.history(13)) == 1 and not screen.session.busy)
+        result = replace(screen.session.state.result, verdict=Verdict.LOAD_ERROR, failure=failure)
+        run_id = screen.session.state.run_id
+        screen.apply(Finished(run_id=run_id, sha256="", result=result))
+        await until(pilot, lambda: "enter jumps to line 2 of ops.py" in screen_text(app))
+        screen.go_to("answer")
+        await until(pilot, lambda: isinstance(app.focused, FailureView))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.view == "ops.py" and app.focused is screen.front)
+        assert screen.front.cursor_location == (1, 0)
+        assert screen.front.marks.words == {1: "NameError: c"}
+
+
+def test_first_message_of_a_compiler_is_the_place() -> None:
+    text = "ops.cu:7:3: error: one\nops.cu:9: error: two\nkit.h(3): error"
+    failure = Failure(phase="compile", message="compile failed", advice="", text=text)
+    assert place_of(failure, {"ops.cu"}) == ("ops.cu", 7)
+    assert place_of(failure, ()) is None
 
 
 async def test_history_of_one_file(open_app, until, screen_text) -> None:
@@ -164,14 +212,14 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         path = first.session.path
         type_kernel(first, "mine")
         await pilot.press("shift+f1")
-        await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
+        await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         await pilot.press(*"ring", "enter")
         await until(pilot, lambda: app.screen is not first and getattr(app.screen, "session", None))
         await until(pilot, lambda: app.screen.editor.text == "mine" and not app.screen.editor.dirty)
         assert app.screen.session.path == path.with_name("ring.py")
 
         await pilot.press("shift+f1")
-        await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
+        await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         app.screen.query_one(Input).focus()
         await pilot.press(*"tree", "ctrl+r")
         await until(pilot, lambda: path.with_name("tree.py").exists())
@@ -180,7 +228,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await until(pilot, lambda: app.screen.editor.text == "mine")
 
         await pilot.press("shift+f1")
-        await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
+        await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         app.screen.query_one(OptionList).highlighted = 0
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Question))  # asks about the draft, which was typed there

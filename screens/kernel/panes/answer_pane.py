@@ -91,7 +91,8 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         wrong = f"What is wrong with {update.versus or 'the other kernel'}" if other else "What is wrong"
         entitle(self, wrong if failed else title)
         self._draw_chart(update.state, clock)
-        self.query_one(FailureView).show(update.failure, f"{update.jump_key} {self.LETTER}", of_other=other)
+        keys = f"{update.jump_key} {self.LETTER}"
+        self.query_one(FailureView).show(update.failure, keys, update.place, of_other=other)
         self.on_resize()
 
     def _draw_chart(self, state: RunState, clock: str) -> None:

@@ -11,6 +11,7 @@ from textual.content import Content
 from arena.records.report_text import output_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure
+from sandbox.protocol.kernel_files import MAIN
 from screens import figures
 from screens.kernel.run_update import LineJump
 from screens.widgets.text_lines import PlainStatic
@@ -20,10 +21,10 @@ _MARKS = re.compile(r"[ |]*(?P<marks>[\^~][\^~ ]*)")
 """A line of carets, as Python and C compilers print it under the line that they complain of."""
 
 
-def failure_content(failure: Failure, keys: str, *, jumps: bool = True) -> Content:
+def failure_content(failure: Failure, keys: str, place: tuple[str, int] | None) -> Content:
     """Returns message, expected and actual value, and advice. The headline shows the place.
 
-    keys: focus the pane. jumps: whether enter jumps to the line of the failure.
+    keys: focus the pane. place: the file and line that enter jumps to.
     """
     rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
     if failure.index is not None or failure.expected is not None:
@@ -33,7 +34,8 @@ def failure_content(failure: Failure, keys: str, *, jumps: bool = True) -> Conte
         rows.append(_pair("got", printable(failure.got or "–"), "$error"))
     if failure.advice:
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
-    jump = f"enter jumps to line {failure.line}, " if jumps and failure.line is not None else ""
+    file = f" of {place[0]}" if place and place[0] != MAIN else ""
+    jump = f"enter jumps to line {place[1]}{file}, " if place else ""
     rows.append(Content.assemble(("→ ", "$accent"), f"in this pane ({keys}): {jump}y copies"))
     return Content("\n").join(rows)
 
@@ -89,19 +91,21 @@ class FailureView(VerticalScroll):
         super().__init__(id=id)
         self._shown: Failure | None = None
         self._of_other = False
+        self._place: tuple[str, int] | None = None
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")
         yield FailureOutput()
 
-    def show(self, failure: Failure | None, keys: str, *, of_other: bool = False) -> None:
+    def show(self, failure: Failure | None, keys: str, place: tuple[str, int] | None, *, of_other: bool) -> None:
         """Draws again only when the failure changed.
 
-        keys: focus this pane. of_other: the failure is not of the kernel in the editor.
+        keys: focus this pane. place: as for `failure_content`. of_other: the failure is not of the kernel in the editor.
         """
-        if failure is not None and (failure, of_other) != (self._shown, self._of_other):
-            self._shown, self._of_other = failure, of_other
-            self.query_one("#failure-text", PlainStatic).update(failure_content(failure, keys, jumps=not of_other))
+        place = None if of_other else place
+        if failure is not None and (failure, of_other, place) != (self._shown, self._of_other, self._place):
+            self._shown, self._of_other, self._place = failure, of_other, place
+            self.query_one("#failure-text", PlainStatic).update(failure_content(failure, keys, self._place))
             self.query_one(FailureOutput).show(output_of(failure)[:_TEXT_SHOWN])
             self.scroll_home(animate=False)
 
@@ -115,7 +119,7 @@ class FailureView(VerticalScroll):
     def action_jump_to_line(self) -> None:
         if self._of_other:
             self.app.notify("This error is of the other kernel.", markup=False, timeout=3)
-        elif self._shown is not None and self._shown.line is not None:
-            self.post_message(LineJump(self._shown.line))
+        elif self._place is not None:
+            self.post_message(LineJump(self._place[1], self._place[0]))
         else:
             self.app.notify("This error names no line of the kernel.", markup=False, timeout=3)

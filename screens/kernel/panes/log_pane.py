@@ -1,6 +1,5 @@
 """Output of the ranks and of the compiler: bounded, wrapped, filtered by rank; enter jumps to a line of the kernel."""
 
-import re
 from bisect import bisect_right
 from collections import deque
 from typing import ClassVar
@@ -16,7 +15,7 @@ from textual.widgets.text_area import Selection
 
 from arena.words.untrusted_text import printable
 from screens.kernel.panes.run_pane import RunPane
-from screens.kernel.run_update import LineJump, LogLine, RunUpdate
+from screens.kernel.run_update import LineJump, LogLine, RunUpdate, named_place
 from screens.widgets import text_lines
 
 LINES_KEPT = 5_000
@@ -210,8 +209,8 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         """Jumps to the kernel line named under the cursor, else to the first one that any message names."""
         lines = self._visible if self._line is None else [self._line, *self._visible]
         for line in lines:
-            if (number := named_line(line.text)) is not None:
-                self.post_message(LineJump(number))
+            if (place := named_place(line.text)) is not None:
+                self.post_message(LineJump(place[1], place[0]))
                 return
         self.app.notify("This line names no line of the kernel.", markup=False, timeout=3)
 
@@ -236,14 +235,3 @@ def row_starts(text: str, columns: int) -> list[int]:
         at = text.rfind(" ", starts[-1] + columns // 2, starts[-1] + columns + 1)
         starts.append(at + 1 if at >= 0 else starts[-1] + columns)
     return starts
-
-
-_NAMED = re.compile(r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b""")
-
-
-def named_line(text: str) -> int | None:
-    """The kernel line that a traceback or compiler line names, 1-based."""
-    if "site-packages" in text or "/lib/python" in text:
-        return None
-    match = _NAMED.search(text)
-    return int(match[1] or match[2]) if match else None

@@ -95,6 +95,25 @@ class KernelBuffer:
             editor.mark_saved(text)
         self._missed = False
 
+    async def move(self, name: str, new: str) -> None:
+        """Renames a file of the kernel's folder, or adds it if it has this name already; without a new name, deletes it.
+
+        Saves unsaved texts first. The history keeps a file that is deleted.
+
+        Raises:
+            ArenaError: the file is unchanged.
+        """
+        if name not in texts_of(self.kernel):
+            await self.session.save("", name)
+        elif name != new:
+            await self.session.keep(self.kernel)
+            if new and self.dirty:
+                await self.save()
+            await asyncio.to_thread(self._workspace.move_file, self.session.path, name, new)
+            self.editors.pop(name, None)
+            self._drafts.discard(name)
+            await self.session.read_again()
+
     def replace(self, text: str, name: str = MAIN) -> None:
         """Replaces the text as if it were typed: it is unsaved, and undo restores the old text."""
         editor = self.editors[name]
