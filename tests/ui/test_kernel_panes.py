@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.setting_choice import Choice
-from sandbox.protocol.events import Checked, Interval, RankChecked, Speedup
+from sandbox.protocol.events import Checked, RankChecked
 from screens.kernel.panes import result_pane
 from screens.kernel.panes.correctness import map_cells, rank_parts
 from screens.kernel.panes.failure_view import FailureView
@@ -193,16 +193,6 @@ async def test_times_drawn_early_get_their_advice(open_app, events, until, scree
         screen.query_one("#timing").on_resize()  # between the end of the run and its drawing
         screen.draw(force=True)
         await until(pilot, lambda: "to reduce noise: more rounds" in screen_text(app))
-
-
-@pytest.mark.further
-async def test_chart_ends_with_speedup_of_headline(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
-        *rest, end = events("told")
-        speedup = Speedup(call=Interval(7.77, 0.001, 9.87), device=None)
-        for event in [*rest, replace(end, result=replace(end.result, speedup=speedup, clock="call", outcome="faster"))]:
-            app.screen.apply(event)
-        await until(pilot, lambda: all(words in screen_text(app) for words in ("7.77×", "9.87", "<0.01")))
 
 
 @pytest.mark.parametrize(

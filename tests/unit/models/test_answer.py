@@ -59,10 +59,6 @@ def test_what_a_continuation_repeats_is_dropped(repeated: str) -> None:
     assert join_continuation(text, repeated + "# end\n```\n") == text + "# end\n```\n"
 
 
-def test_a_continuation_that_begins_again_replaces_what_was() -> None:
-    assert kernel_source(join_continuation("```python\nimport tor", block(WHOLE))) == WHOLE
-
-
 def test_chance_repetitions_are_kept() -> None:
     assert join_continuation("x = 1", "1") == "x = 11"
 
