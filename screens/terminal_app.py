@@ -123,6 +123,9 @@ class TerminalApp(App[None]):
             finally:
                 await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
+        if sys.__stderr__ is not None and sys.__stderr__.write_through:  # PYTHONUNBUFFERED: a signal cuts what is drawn
+            whole = os.fdopen(2, "w", encoding=sys.__stderr__.encoding, errors="backslashreplace", closefd=False)
+            sys.__stderr__ = whole  # type: ignore[misc]
         asyncio.run(live())
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
             for number in (1, 2):

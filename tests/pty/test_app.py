@@ -1,6 +1,7 @@
 """The real app in a real pseudo-terminal, with the real engine, referee and ranks."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -90,7 +91,8 @@ def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: si
         all_end(children)
 
 
-def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path) -> None:
+def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         for _ in range(3):
@@ -99,6 +101,7 @@ def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path) -> None:
             app.process.kill(signal.SIGCONT)
             eventually(lambda: app.read() or b"NOT RUN YET" in app.raw[before:])  # noqa: B023
         assert app.raw.count(b"\x1b[?1049h") == 1
+        assert not re.search(rb"\x1b\[[\d;]*\x1b", app.raw)  # a sequence without its end
         app.process.send("\x11")
         assert app.ends() == 0
 
