@@ -124,7 +124,7 @@ class TerminalApp(App[None]):
                 await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
         if sys.__stderr__ is not None and sys.__stderr__.write_through:  # PYTHONUNBUFFERED: a signal cuts what is drawn
-            whole = os.fdopen(2, "w", encoding=sys.__stderr__.encoding, errors="backslashreplace", closefd=False)
+            whole = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
             sys.__stderr__ = whole  # type: ignore[misc]
         asyncio.run(live())
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
@@ -136,12 +136,11 @@ class TerminalApp(App[None]):
         """Ends what runs beside the screens."""
 
     def on_mount(self) -> None:
-        if sys.platform != "win32":
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
-            signal.signal(signal.SIGCONT, self._continued)
-            if sys.__stdin__ is not None and sys.__stdin__.isatty():
-                self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
+        signal.signal(signal.SIGCONT, self._continued)
+        if sys.__stdin__ is not None and sys.__stdin__.isatty():
+            self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
 
     def _signalled(self, number: signal.Signals) -> None:
         """Quits in order. Ends the process after LEAVE_S in any case, because a lost terminal can block that."""
