@@ -47,7 +47,8 @@ class Clock:
     """Whether a kernel runs on the baseline's side, too."""
     waited: tuple[float, float] = (0.0, 0.0)
     """As `interval.speedup`'s."""
-    _floors: tuple[float, float] = (0.0, 0.0)
+    _most_overhead: tuple[float, float] = (math.inf, math.inf)
+    """What the median of (the baseline's, the contender's) batches is above the side's device time, in microseconds per call."""
 
     def note(self, pair: Pair, at_s: float = 0.0) -> None:
         """Adds a pair. at_s: seconds from the start of timing."""
@@ -76,12 +77,12 @@ class Clock:
     def overhead_of(self, world: int) -> float:
         """The overhead in microseconds per call that is subtracted from a world's batches.
 
-        It is the same for all worlds in end-to-end time. In device time it is the world's own, because worlds differ in
-        how soon they react to the open gate. The contender's is at most that of the slowest reference, so that it gains
-        nothing by a delay.
+        It is the same for all worlds in end-to-end time, except where a side's device time limits it. In device time it is the
+        world's own, because worlds differ in how soon they react to the open gate. The contender's is at most that of the
+        slowest reference, so that it gains nothing by a delay.
         """
         if self.name == "call" or self.rival or world not in self.noop:
-            return self.overhead_us
+            return min(self.overhead_us, self._most_overhead[world == CONTENDER_INDEX])
         own: float = median(self.noop[world])
         return own if self._believed(world) else min(own, max(self._reference_overheads(), default=0.0))
 
@@ -103,30 +104,41 @@ class Clock:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs with the overhead subtracted from both times, but not below their device time."""
-        baseline_floor, contender_floor = self._floors
+        """The pairs with the overhead subtracted from both times."""
         overheads = {
             world: self.overhead_of(world) for world in {CONTENDER_INDEX, *(pair.reference for pair in self.raw)}
         }
         return [
             msgspec.structs.replace(
                 pair,
-                baseline_us=_net(pair.baseline_us, overheads[pair.reference], baseline_floor),
-                contender_us=_net(pair.contender_us, overheads[CONTENDER_INDEX], contender_floor),
+                baseline_us=_net(pair.baseline_us, overheads[pair.reference]),
+                contender_us=_net(pair.contender_us, overheads[CONTENDER_INDEX]),
             )
             for pair in self.raw
         ]
 
-    def estimate(self, floors: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
+    def estimate(self, device: "Clock | None" = None) -> Interval | None:
         """Estimates the speedup from all pairs so far.
 
-        floors: device time per call of both sides in microseconds; zeros: unknown. Output copies can overlap with the device's
-        work and then cost nothing, so subtracting the overhead must not go below the device time.
+        device: the other clock of an end-to-end clock. Output copies can overlap with the device's work and then cost nothing, so
+        subtracting the overhead must not bring the median of a side below its device time. What is subtracted is the same for all
+        batches of a side: raising each batch to the device time would hide the noise.
         """
-        self._floors = floors
         if self.raw:
-            self.speed, self.why = interval.speedup(self.pairs, self.history, self.overhead_error(), self.waited)
+            floors = device.medians() if device else (None, None)
+            spare = [us - (floor or -math.inf) for us, floor in zip(self.raw_medians(), floors, strict=True)]
+            self._most_overhead = max(0.0, spare[0]), max(0.0, spare[1])
+            error = self.overhead_error()
+            if device and min(spare) < self.overhead_us:
+                error = math.hypot(error, device.median_error())
+            self.speed, self.why = interval.speedup(self.pairs, self.history, error, self.waited)
         return self.speed
+
+    def median_error(self) -> float:
+        """Standard error of the logarithm of the ratio of both medians."""
+        sides = [pair.baseline_us for pair in self.raw], [pair.contender_us for pair in self.raw]
+        spreads = [median(abs(math.log(us / median(times))) for us in times) for times in sides]
+        return 1.25 * 1.4826 * math.hypot(*spreads) / math.sqrt(len(self.raw))
 
     @property
     def history(self) -> Sequence[float]:
@@ -163,8 +175,8 @@ class Clock:
         ]
 
 
-def _net(us: float, overhead: float, floor: float) -> float:
-    return max(us - overhead, us * LEAST_SHARE, floor)
+def _net(us: float, overhead: float) -> float:
+    return max(us - overhead, us * LEAST_SHARE)
 
 
 @dataclass

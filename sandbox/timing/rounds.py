@@ -396,8 +396,7 @@ class Rounds:
         if self._estimated is None or self._estimated[0] != known:
             self.call.waited = self.turns.waited
             device = self.device.estimate()
-            floors = self.device.medians()
-            self._estimated = known, (self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device)
+            self._estimated = known, (self.call.estimate(self.device), device)
         return self._estimated[1]
 
     def samples(self) -> Samples:

@@ -1,18 +1,26 @@
 """The clocks of a run: the overhead that is subtracted, whose no-op batches count, and what counts as foreign work."""
 
+import math
+import random
+
 import pytest
 
 from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, LEAST_SHARE, Clock, ForeignWork
-from sandbox.timing.interval import Pair
+from sandbox.timing.interval import Pair, half_width, outcome
 
 
-def clock(name: str = "device", rival: bool = False, noop: dict[int, list[float]] | None = None) -> Clock:
+def clock(
+    name: str = "device",
+    rival: bool = False,
+    noop: dict[int, list[float]] | None = None,
+    times: tuple[float, float] = (100.0, 50.0),
+) -> Clock:
     made = Clock(name, rival=rival)
-    for world, times in (noop or {}).items():
-        for us in times:
+    for world, found in (noop or {}).items():
+        for us in found:
             made.note_noop(world, us)
     for number in range(8):
-        made.note(Pair(number % 2, 100.0, 50.0, baseline_first=number % 3 == 0, round=number // 2))
+        made.note(Pair(number % 2, *times, baseline_first=number % 3 == 0, round=number // 2))
     return made
 
 
@@ -58,8 +66,25 @@ def test_between_two_kernels_quicker_word_counts_for_both() -> None:
 def test_overhead_leaves_share_and_device_time() -> None:
     made = clock("call", noop={0: [60.0], 1: [60.0]})
     assert made.medians() == (40.0, 50.0 * LEAST_SHARE)
-    made.estimate((45.0, 30.0))
+    made.estimate(clock(times=(45.0, 30.0)))
     assert made.medians() == (45.0, 30.0)
+
+
+def test_device_time_does_not_hide_noise_of_calls() -> None:
+    noise = random.Random(1)
+    made, device = Clock("call"), clock(times=(100.7, 100.0))
+    for world in (0, 1):
+        made.note_noop(world, 12.0)
+    for number in range(48):
+        times = [110.0 * math.exp(noise.gauss(0, 0.02)) for _ in range(2)]
+        made.note(Pair(number % 2, *times, number % 3 == 0))
+    alone = made.estimate()
+    limited = made.estimate(device)
+    assert made.medians() == pytest.approx((100.7, 100.0))
+    assert alone is not None
+    assert limited is not None
+    assert half_width(limited) > 0.8 * half_width(alone)
+    assert outcome(limited) == "even"
 
 
 def test_an_uncertain_cost_makes_the_interval_wider() -> None:

@@ -6,6 +6,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
+from sandbox.machine.devices.kind import HELD
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
 from sandbox.timing.clocks import CONTENDER_INDEX
@@ -52,6 +53,13 @@ def test_every_round_has_pairs_behind_the_gate() -> None:
     assert sorted({pair.round for pair in rounds.device.raw}) == list(range(ROUNDS))
     assert {pair.reference for pair in rounds.device.raw} == {0, 1}
     assert len(rounds.device.raw) == rounds.pace.gated_pairs * ROUNDS
+
+
+def test_first_batches_of_more_calls_do_not_count() -> None:
+    slow = {"call_us": noisy(1000.0), "gated_us": QUICK}
+    rounds = measured(made(MadeKernel(**slow), MadeKernel(**slow)))
+    assert rounds.calls < HELD < rounds.behind_gate.calls
+    assert len(rounds.device.raw) == rounds.pace.gated_pairs * ROUNDS - 2  # one of each reference
 
 
 def test_batch_has_enough_calls_to_last() -> None:
