@@ -43,12 +43,17 @@ SLICE_S = 2.0
 class Evaluation:
     """Evaluates a kernel against the baseline, or against a rival."""
 
-    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, baseline_side: TimedSide | None) -> None:
-        """baseline_side: the reference worlds, or the rival's world; None: correctness only."""
+    def __init__(
+        self, correctness: CorrectnessCheck, peaks: Peaks, open_baseline: Callable[[], TimedSide] | None
+    ) -> None:
+        """open_baseline: returns the reference worlds, or the rival's world. Called once a kernel has passed the check.
+
+        None: correctness only.
+        """
         self.correctness = correctness
         self.peaks = peaks
-        self.baseline_side = baseline_side
-        self.rounds = self.new_rounds()
+        self.open_baseline = open_baseline
+        self.rounds: Rounds | None = None
         self.energy: Energy | None = None
         self.passed_check = False
         self.leased: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
@@ -56,21 +61,24 @@ class Evaluation:
         self.give_way: Callable[[Callable[[], None]], float] = lambda stop: 0.0
         """Lets more urgent runs go first, between rounds; takes a function that stops all worlds, returns seconds."""
 
-    def new_rounds(self) -> Rounds | None:
-        """The timing of this run, from its start; None for correctness only."""
-        if self.baseline_side is None:
-            return None
+    def new_rounds(self, baseline_side: TimedSide) -> Rounds:
+        """The timing of this run, from its start."""
         correctness = self.correctness
         contender_side = TimedSide(correctness.exchange, [correctness.contender], Observations())
-        return Rounds(correctness.run, Turns(correctness.run.setting, self.baseline_side, contender_side), self.peaks)
+        return Rounds(correctness.run, Turns(correctness.run.setting, baseline_side, contender_side), self.peaks)
 
     def judge(self) -> events.Result:
-        """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
+        """Runs the whole evaluation. No behaviour of a kernel raises an exception.
+
+        Raises as `open_baseline`: the reference worlds cannot be prepared.
+        """
         verdict, failure = self.correctness.judge()
         self.passed_check = verdict is Verdict.PASS
-        if failure is None and self.rounds is not None:
+        if failure is None and self.open_baseline is not None:
+            self.correctness.contender.processes.pause()  # the references make their first calls
+            baseline_side = self.open_baseline()
             try:
-                self.measure()
+                self.measure(baseline_side)
             except (Failed, WorldFailed, Deadline) as error:
                 verdict, failure = self.correctness.explain(error)
         return self.result(verdict, failure)
@@ -82,29 +90,29 @@ class Evaluation:
         self.rounds = None
         return self.result(Verdict.PASS, None)
 
-    def measure(self) -> None:
+    def measure(self, baseline_side: TimedSide) -> None:
         """Times the kernel, and starts again if outputs were lost, which happens at most once a kernel.
 
         Raises:
             Failed, WorldFailed, Deadline: timing ended early.
         """
         while True:
+            self.rounds = self.new_rounds(baseline_side)
             try:
-                self._measure()
+                self._measure(self.rounds)
                 return
             except OutputsLost:
-                self.rounds = self.new_rounds()
+                continue
 
-    def _measure(self) -> None:
-        assert self.rounds is not None
-        limit = self.correctness.limits.time + self.rounds.stopping_rule.longest_s
+    def _measure(self, rounds: Rounds) -> None:
+        limit = self.correctness.limits.time + rounds.stopping_rule.longest_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
-        self.rounds.give_way = self.give_way
+        rounds.give_way = self.give_way
         with self.leased(self.correctness.run.urgency), self.correctness.phase("time", limit):
-            self.rounds.measure()
-            baseline_us, contender_us = self.rounds.call.medians()
+            rounds.measure()
+            baseline_us, contender_us = rounds.call.medians()
             if self.correctness.run.energy and baseline_us and contender_us:
-                self.energy = energy.measure(self.rounds.turns, (baseline_us, contender_us))
+                self.energy = energy.measure(rounds.turns, (baseline_us, contender_us))
 
     def measure_on(self, seconds: float, asked: Callable[[], bool]) -> Iterator[events.Result]:
         """Goes on measuring a kernel that passed, and yields a sharper result every SLICE_S.
@@ -238,8 +246,7 @@ class Versus:
             CorrectnessCheck(run, Exchange(run.run_id, prepared, worlds[0], noting, emit, timer=timer)),
             CorrectnessCheck(theirs, Exchange(run.run_id, prepared, worlds[1], noting, of_rival, RIVAL, timer)),
         )
-        rival = TimedSide(self.sides[1].exchange, [worlds[1]], Observations())
-        self.evaluation = Evaluation(self.sides[0], peaks, rival if run.rounds != 0 else None)
+        self.evaluation = Evaluation(self.sides[0], peaks, None)
 
     def judge(self) -> Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
@@ -250,7 +257,7 @@ class Versus:
         if self.run.rounds != 0 and all(failure is None for _, failure in found):
             self.sides[1].exchange.phase = "time"
             try:
-                self.evaluation.measure()
+                self.evaluation.measure(TimedSide(self.sides[1].exchange, [self.worlds[1]], Observations()))
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
                 found[blamed] = self.sides[blamed].explain(error)

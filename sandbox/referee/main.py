@@ -147,7 +147,9 @@ class Referee:
         try:
             check_setting(setting)
             count = kind_of(setting.device).pace.references_for(None)
-            self.open_worlds(setting, count)
+            prepared = self.prepare_setting(setting, count)
+            if not self.pipe.commands:  # a run checks its kernel first
+                self.take_references(prepared, setting, count)
             self.contenders.prepare_spare(setting)
         except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError):
             self.oracle.drop()
@@ -226,9 +228,9 @@ class Referee:
                 return
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
-            prepared, references = self.prepare(run)
+            prepared = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
-            begin = partial(self.new_evaluation, run, prepared, references, rival, started)
+            begin = partial(self.new_evaluation, run, prepared, rival, started)
             contender, evaluation, judge = begin()
             result = judge()
             if own and lost_a_rank(result):
@@ -307,35 +309,51 @@ class Referee:
             self.oracle.examine(killed)
 
     def new_evaluation(
-        self, run: events.Run, prepared: PreparedSetting, references: list[World], rival: World | None, started: float
+        self, run: events.Run, prepared: PreparedSetting, rival: World | None, started: float
     ) -> tuple[World, Evaluation, Callable[[], events.Result]]:
         """A contender, its evaluation, and the function that judges the whole run."""
         contender = self.contenders.take(run.setting)
-        evaluation, judge = self._evaluation(run, prepared, contender, references, rival)
+        evaluation, judge = self._evaluation(run, prepared, contender, rival)
         evaluation.correctness.started = started
         evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
         evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
         return contender, evaluation, judge
 
     def _evaluation(
-        self, run: events.Run, prepared: PreparedSetting, contender: World, references: list[World], rival: World | None
+        self, run: events.Run, prepared: PreparedSetting, contender: World, rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
-            evaluation = Evaluation(
-                CorrectnessCheck(run, exchange), peaks, self.baseline_side(run, prepared, references)
-            )
+            correctness = CorrectnessCheck(run, exchange)
+            open_baseline = partial(self.baseline_side, correctness) if run.rounds != 0 else None
+            evaluation = Evaluation(correctness, peaks, open_baseline)
             return evaluation, evaluation.judge
         versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
         return versus.evaluation, versus.judge
 
-    def baseline_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
-        """The timed side of the reference worlds; None for correctness only."""
-        if not references:
-            return None
-        exchange = Exchange(run.run_id, prepared, references[0], self.await_all, self.emit, REFERENCE, self.timer)
-        return TimedSide(exchange, references)
+    def baseline_side(self, correctness: CorrectnessCheck) -> TimedSide:
+        """The timed side of the reference worlds. Emits the phase `prepare` if there is something to do.
+
+        Raises:
+            HarnessFailed, WorldFailed, Deadline: they cannot be prepared.
+        """
+        run, prepared = correctness.run, correctness.exchange.prepared
+        count = kind_of(run.setting.device).pace.references_for(run.rounds)
+        loaded = self.references.are_loaded(prepared, count)
+        with contextlib.nullcontext() if loaded else correctness.phase("prepare", deadlines.PREPARE):
+            try:
+                worlds = self.take_references(prepared, run.setting, count)
+            except WorldFailed as failed:
+                if "OutOfMemoryError" not in failed.text:
+                    raise
+                advice = "Free memory that the kernel does not need, or choose smaller sizes."
+                raise HarnessFailed("the baseline has no room beside this kernel's memory", advice) from failed
+        if len(worlds) < count and not loaded:
+            text = f"device memory fits {len(worlds)} of {count} reference worlds\n"
+            self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
+        exchange = Exchange(run.run_id, prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
+        return TimedSide(exchange, worlds)
 
     @contextlib.contextmanager
     def leased(self, setting: events.Setting, run_id: str, urgency: int = 0, expected_s: float = 0.0) -> Iterator[None]:
@@ -394,33 +412,42 @@ class Referee:
         self._await_turn(self.lease, setting, run_id)
         return self.timer.monotonic() - now
 
-    def prepare(self, run: events.Run) -> tuple[PreparedSetting, list[World]]:
-        """The prepared setting and the reference worlds of a run. Emits the phase `prepare` if there is something to do."""
-        timed = run.rounds != 0 and run.versus is None
-        count = kind_of(run.setting.device).pace.references_for(run.rounds) if timed else 0
-        if self.oracle.is_prepared(run.setting) and self.references.are_loaded(self.oracle.prepared, count):
-            return self.oracle.prepare(run.setting), self.references.worlds[:count]
+    def prepare(self, run: events.Run) -> PreparedSetting:
+        """The prepared setting of a run. Emits the phase `prepare` if there is something to do."""
+        if self.oracle.is_prepared(run.setting):
+            return self.oracle.prepare(run.setting)
+        count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 and not run.versus else 0
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
-        prepared, references = self.open_worlds(run.setting, count)
-        if len(references) < count:
-            text = f"device memory fits {len(references)} of {count} reference worlds\n"
-            self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
+        prepared = self.prepare_setting(run.setting, count)
         self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
-        return prepared, references
+        return prepared
 
-    def open_worlds(self, setting: events.Setting, count: int) -> tuple[PreparedSetting, list[World]]:
-        """The prepared setting and `count` reference worlds, or as many as fit into memory."""
-        if not self.oracle.is_prepared(setting):
-            # Start all of them at once, because each imports torch.
-            self.oracle.start(setting)
-            self.contenders.prepare_spare(setting)
-            self.references.start(setting, count)
-            self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
+    def prepare_setting(self, setting: events.Setting, count: int) -> PreparedSetting:
+        """The prepared setting. A spare starts meanwhile, and then `count` reference worlds.
+
+        The correctness check needs no references. On four H200, six worlds that start at once take 19 s, one takes 4 s.
+        """
+        with self.spares_opened():
+            if not self.oracle.is_prepared(setting):
+                self.oracle.start(setting)
+                self.contenders.prepare_spare(setting)
+                self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
+            prepared = self.oracle.prepare(setting)
+        self.references.start(setting, count)
+        return prepared
+
+    def take_references(self, prepared: PreparedSetting, setting: events.Setting, count: int) -> list[World]:
+        """`count` reference worlds with the baseline loaded, or as many as fit into memory."""
+        with self.spares_opened():
+            return self.references.take(prepared, setting, count)
+
+    @contextlib.contextmanager
+    def spares_opened(self) -> Iterator[None]:
+        """Lets spares open their problem within a block, while the oracle or reference worlds do."""
         self.opening = True
         try:
-            prepared = self.oracle.prepare(setting)
-            return prepared, self.references.take(prepared, setting, count) if count else []
+            yield
         finally:
             self.opening = False
 

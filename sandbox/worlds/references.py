@@ -26,14 +26,13 @@ class References:
 
     def start(self, setting: Setting, count: int) -> None:
         """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
-        for world in list(self.worlds):
-            if not fits(world, setting) or world.wires.failure:
-                self._drop(world)
+        self._drop_unfit(setting)
         while len(self.worlds) < count:
             self.worlds.append(self.starter.start(Role.REFERENCE, setting))
 
     def leave_other_problems(self, setting: Setting) -> None:
         """Opens a setting's problem in the worlds that have another one open, so that they free its memory."""
+        self._drop_unfit(setting)
         others = [world for world in self.worlds if world.state is not State.STARTING and not world.has_open(setting)]
         if others:
             self._loaded = None
@@ -97,8 +96,9 @@ class References:
             self._drop(world)
 
     def note_run(self, prepared: PreparedSetting | None, setting: Setting) -> None:
-        """After a run: if the shapes of the setting vary, the worlds are older than the next contender, which has run none."""
-        self._outdated = setting if prepared is not None and prepared.varies else None
+        """After a run: if the shapes of the setting vary, worlds that ran are older than the next contender."""
+        used = prepared is not None and self._loaded is not None and self._loaded[0] is prepared
+        self._outdated = setting if prepared is not None and prepared.varies and used else None
 
     def renew(self) -> None:
         """Starts new worlds in place of those that are too old for another run with the setting of the last one.
@@ -111,6 +111,11 @@ class References:
             setting, count = self._outdated, len(self.worlds)
             self.drop()
             self.start(setting, count)
+
+    def _drop_unfit(self, setting: Setting) -> None:
+        for world in list(self.worlds):
+            if not fits(world, setting) or world.wires.failure:
+                self._drop(world)
 
     def _drop(self, world: World) -> None:
         self.worlds.remove(world)

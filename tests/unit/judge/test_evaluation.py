@@ -32,8 +32,12 @@ def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS,
     )
     if rounds == 0:
         return Evaluation(correctness, peaks, None)
-    worlds = pool.references.take(stage, setting, 2)
-    return Evaluation(correctness, peaks, TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds))
+
+    def opened() -> TimedSide:
+        worlds = pool.references.take(stage, setting, 2)
+        return TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds)
+
+    return Evaluation(correctness, peaks, opened)
 
 
 def judged(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Result:
