@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +17,7 @@ from arena.errors import with_advice
 from arena.settings import Settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
+from screens.app_protocol import ask
 from screens.base import BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
@@ -256,10 +258,10 @@ class ArenaApp(TerminalApp):
         """Shows the key that quits, after ctrl+c without a selection."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
-    def _push_once(self, dialog: type[Screen[Any]], *arguments: Any, answered: Any = None) -> None:
-        """Opens a dialog unless it is open already: the keys that open one work in dialogs, too."""
+    def _push_once(self, dialog: type[Screen[Any]], *arguments: Any, then: Any = None) -> None:
+        """Opens a dialog unless it is open already: the keys that open one work in dialogs, too. then: as in `ask`."""
         if not any(isinstance(screen, dialog) for screen in self.screen_stack):
-            self.push_screen(dialog(*arguments), answered)
+            ask(self, dialog(*arguments), then or (lambda _: None))
 
     def action_jump(self) -> None:
         if (jump := getattr(self.screen, "jump", None)) is not None:  # a screen with panes, or a dialog with fields
@@ -272,14 +274,9 @@ class ArenaApp(TerminalApp):
     def action_settings(self) -> None:
         from screens.dialogs.settings import SettingsScreen
 
-        before = self.services.settings
-
-        def answered(settings: Settings | None) -> None:
-            if settings is not None:
-                self.save_settings(settings, before)
-
-        file = str(self.services.paths.settings_file)
-        self._push_once(SettingsScreen, before, self.theme_names, file, answered=answered)
+        before, file = self.services.settings, str(self.services.paths.settings_file)
+        save = partial(self.save_settings, before=before)
+        self._push_once(SettingsScreen, before, self.theme_names, file, then=save)
 
     def action_doctor(self) -> None:
         from screens.dialogs.doctor import DoctorScreen
@@ -380,16 +377,14 @@ class ArenaApp(TerminalApp):
             return
         setting = choose_setting(problem, choice or Choice(), services.settings)
 
-        def answered(plan: ModelPlan | None) -> None:
-            if plan is None:
-                return
+        def answered(plan: ModelPlan) -> None:
             if isinstance(self.screen, KernelScreen):
                 self.screen.rest()
             self.push_screen(ModelScreen(self, problem, setting, plan))
 
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
-        self.push_screen(ModelSetup(problem, setup, origin, improve=improve), answered)
+        ask(self, ModelSetup(problem, setup, origin, improve=improve), answered)
 
     async def _edit_models(self) -> bool:
         """Opens the settings file at its models; returns whether it then has one."""
@@ -472,11 +467,11 @@ class ArenaApp(TerminalApp):
         from screens.duel.board import DuelBoard
         from screens.duel.replay import ReplayDuelScreen
 
-        def answered(record: DuelRecord | None) -> None:
-            if record is not None and record.path is not None:
+        def answered(record: DuelRecord) -> None:
+            if record.path is not None:
                 self.push_screen(ReplayDuelScreen(self, record.path, record.header), lambda _: self.show_duel_board())
 
-        self.push_screen(DuelBoard(self.services), answered)
+        ask(self, DuelBoard(self.services), answered)
 
     def show_sweeps(self, name: str = "") -> None:
         """Shows a sweep, during or after it; without a name the newest."""
@@ -488,11 +483,7 @@ class ArenaApp(TerminalApp):
         """Shows what runs and waits on this machine; a sweep of it can be opened."""
         from screens.dialogs.machine import MachineDialog
 
-        def answered(sweep: str | None) -> None:
-            if sweep:
-                self.show_sweeps(sweep)
-
-        self._push_once(MachineDialog, self.services, answered=answered)
+        self._push_once(MachineDialog, self.services, then=self.show_sweeps)
 
 
 def run_app(problem: str = "", kernel: Path | None = None) -> int:

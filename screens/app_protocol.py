@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from textual.await_complete import AwaitComplete
 from textual.dom import DOMNode
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from problems.specification import Problem
     from sandbox.protocol.kernel_files import Kernel
     from screens.services import Services
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,16 @@ class AppProtocol(Protocol):
 def arena_app(node: DOMNode) -> AppProtocol:
     """Returns the app of a screen or widget."""
     return cast("AppProtocol", node.app)
+
+
+def ask(node: DOMNode, dialog: Screen[T | None], then: Callable[[T], object]) -> None:
+    """Opens a dialog. `then` gets its answer; a dialog that is left without one calls nothing."""
+
+    def answered(given: T | None) -> None:
+        if given is not None:
+            then(given)
+
+    node.app.push_screen(dialog, answered)
 
 
 def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:

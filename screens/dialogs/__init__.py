@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, ClassVar, TypeVar
@@ -18,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Select
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
+from arena.errors import ArenaError
 from screens.actions import bindings, key_of
 from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
@@ -110,6 +112,19 @@ class Dialog(ModalScreen[ScreenResultType]):
     def refuse(self, why: str) -> None:
         """Shows in the line `#report` why the dialog does not do what was asked."""
         self.report(f"✗ {why}", "$error")
+
+    def change(self, change: Callable[[], object], then: Callable[[], Awaitable[None] | None]) -> None:
+        """Makes a change in a thread, or shows why it cannot be made; then calls `then`."""
+
+        async def made() -> None:
+            try:
+                await asyncio.to_thread(change)
+            except ArenaError as error:
+                self.app.notify(error.one_line, severity="error", timeout=10, markup=False)
+            if (following := then()) is not None:
+                await following
+
+        self.run_worker(made(), exit_on_error=False)
 
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()

@@ -16,6 +16,7 @@ from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, sta
 from arena.words.untrusted_text import printable
 from sandbox.referee.lease import queue
 from screens import figures
+from screens.app_protocol import ask
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask, Question
 from screens.services import Services
@@ -90,14 +91,14 @@ class MachineDialog(Dialog[str | None]):
 
     def action_start(self) -> None:
         """Asks for the options of a new sweep, and starts it."""
-        ask = Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it")
-        self._do_if_given(ask, lambda options: start_sweep(self._paths, options))
+        question = Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it")
+        self._do_if_given(question, lambda options: start_sweep(self._paths, options))
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""
         if (work := self._sweep) is not None:
-            ask = Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it")
-            self._do_if_given(ask, lambda name: rename_sweep(self._paths, work, name))
+            question = Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it")
+            self._do_if_given(question, lambda name: rename_sweep(self._paths, work, name))
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
@@ -109,21 +110,12 @@ class MachineDialog(Dialog[str | None]):
     def action_resume(self) -> None:
         """Resumes the sweep under the cursor."""
         if (work := self._sweep) is not None and not work.pid:
-            self._do(lambda: start_sweep(self._paths, shlex.join(["--resume", "--name", work.sweep])))
+            options = shlex.join(["--resume", "--name", work.sweep])
+            self.change(lambda: start_sweep(self._paths, options), self._follow)
 
     def _do_if_given(self, asks: Dialog[Any], change: Callable[[str], object]) -> None:
         """Makes a change with the answer of a dialog, if there is one."""
-        self.app.push_screen(asks, lambda given: self._do(lambda: change(given)) if given else None)
-
-    def _do(self, change: Callable[[], object]) -> None:
-        async def done() -> None:
-            try:
-                await asyncio.to_thread(change)
-            except ArenaError as error:
-                self.app.notify(error.one_line, severity="error", timeout=10, markup=False)
-            self._follow()
-
-        self.run_worker(done(), exit_on_error=False)
+        ask(self, asks, lambda given: self.change(lambda: change(given), self._follow) if given else None)
 
 
 def _colour(work: Work) -> str:

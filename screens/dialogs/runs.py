@@ -18,6 +18,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import Kernel
 from screens import figures
+from screens.app_protocol import ask
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask
 from screens.dialogs.void import ask_to_void
@@ -177,29 +178,17 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """Asks for a note on the revision under the cursor."""
         if (entry := self.current) is None:
             return
-        sha256 = entry.sha256
-
-        def answered(note: str | None) -> None:
-            if note is not None:
-                self.run_worker(self._write_note(sha256, note), exit_on_error=False)
-
-        title = f"Note on revision {sha256[:8]}"
-        self.app.push_screen(Ask(title, self._notes.get(sha256, ""), "two-shot, ring=2"), answered)
-
-    async def _write_note(self, sha256: str, note: str) -> None:
-        try:
-            await asyncio.to_thread(write_note, self.services.paths.workspace, sha256, note)
-        except ArenaError as error:
-            self.app.notify(error.one_line, severity="error", markup=False)
-        await self._read()
+        sha256, folder = entry.sha256, self.services.paths.workspace
+        dialog = Ask(f"Note on revision {sha256[:8]}", self._notes.get(sha256, ""), "two-shot, ring=2")
+        ask(self, dialog, lambda note: self.change(lambda: write_note(folder, sha256, note), self.follow))
 
     def action_void(self) -> None:
         """Asks whether to void the run under the cursor, or to take that back."""
         if isinstance(entry := self.current, RunRecord):
-            ask_to_void(self, self.services.paths, entry, self.voided)
+            ask_to_void(self, self.services.paths, entry, self.follow)
 
-    async def voided(self) -> None:
-        """Follows a change of the voids."""
+    async def follow(self) -> None:
+        """Follows a change of the notes or the voids."""
         await self._read()
 
 

@@ -12,7 +12,7 @@ from textual.widgets import Button, Input, OptionList, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
-from screens.app_protocol import arena_app
+from screens.app_protocol import arena_app, ask
 from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.text_lines import PlainStatic
@@ -109,12 +109,11 @@ class SettingsScreen(Dialog[Settings | None]):
     def _edit_keys(self, event: Button.Pressed) -> None:
         button = event.button
 
-        def edited(keymap: dict[str, str] | None) -> None:
-            if keymap is not None:
-                self._keymap = keymap
-                button.label = self._keymap_words()
+        def edited(keymap: dict[str, str]) -> None:
+            self._keymap = keymap
+            button.label = self._keymap_words()
 
-        self.app.push_screen(KeyEditor(self._keymap), edited)
+        ask(self, KeyEditor(self._keymap), edited)
 
     def _read(self) -> Settings:
         checked = check_settings(self._values())

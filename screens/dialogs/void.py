@@ -1,18 +1,16 @@
 """Voids a result or its kernel, or takes that back."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.screen import Screen
 from textual.widgets import Input, Select
 
-from arena.errors import ArenaError
 from arena.paths import Paths
 from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
-from screens.dialogs import DecidingDialog, field, one_of
+from screens.app_protocol import ask
+from screens.dialogs import DecidingDialog, Dialog, field, one_of
 from screens.dialogs.questions import Question
 from screens.widgets.text_lines import PlainStatic
 
@@ -44,36 +42,19 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
             self.query_one("#note").focus()
 
 
-def ask_to_void(screen: Screen[Any], paths: Paths, entry: RunRecord, then: Callable[[], Awaitable[None]]) -> None:
+def ask_to_void(dialog: Dialog[Any], paths: Paths, entry: RunRecord, then: Callable[[], Awaitable[None]]) -> None:
     """Asks for a note to void a result or, if it is voided, whether to take that back. Then calls `then`."""
 
     def write(kernel: bool = False, note: str = "") -> None:
-        screen.run_worker(_written(screen, lambda: _mark(paths, entry, kernel, note), then), exit_on_error=False)
+        dialog.change(lambda: _mark(paths, entry, kernel, note), then)
 
     if not (mark := entry.voided):
-
-        def noted(answer: tuple[bool, str] | None) -> None:
-            if answer is not None:
-                write(*answer)
-
-        screen.app.push_screen(VoidDialog(entry), noted)
+        ask(dialog, VoidDialog(entry), lambda answer: write(*answer))
         return
-
-    def answered(yes: bool | None) -> None:
-        if yes:
-            write()
-
     what = "This result is" if mark.run else "All results of this code are"
     text = printable(f"{what} {mark.words}")
-    screen.app.push_screen(Question("Take the mark back?", text, "count again", "leave it"), answered)
-
-
-async def _written(screen: Screen[Any], change: Callable[[], object], then: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await asyncio.to_thread(change)
-    except ArenaError as error:
-        screen.app.notify(error.one_line, severity="error", markup=False)
-    await then()
+    question = Question("Take the mark back?", text, "count again", "leave it")
+    ask(dialog, question, lambda yes: write() if yes else None)
 
 
 def _mark(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:

@@ -13,7 +13,7 @@ from arena.workspace.kernel_folder import listed_name, main_file, texts_of
 from problems.specification import Problem
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
-from screens.app_protocol import AppProtocol
+from screens.app_protocol import AppProtocol, ask
 from screens.base import BaseScreen
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.panes.log_pane import LogPane
@@ -174,13 +174,13 @@ class EditingScreen(BaseScreen):
             workspace.save_draft(new, kernel.source)
             return new
 
-        def answered(path: Path | None) -> None:
-            if path not in (None, here):
+        def answered(path: Path) -> None:
+            if path != here:
                 self.parent_app.open_problem(self.problem, path)
 
         if self.may_edit():
             example = "two-shot, or two-shot/ for a folder"
-            self.app.push_screen(NamesDialog("Kernels", [*paths], listed_name(here), example, answer), answered)
+            ask(self, NamesDialog("Kernels", [*paths], listed_name(here), example, answer), answered)
 
     def action_files(self) -> None:
         """Opens, adds, renames or deletes a file of the kernel's folder."""
@@ -202,7 +202,7 @@ class EditingScreen(BaseScreen):
         elif self.may_edit():
             names, example = sorted(kernel.files), "ops.cu, or csrc/ops.cu"
             dialog = NamesDialog("Files beside kernel.py", names, self.view, example, answer, deletes=True)
-            self.app.push_screen(dialog, lambda names: self.start(self._move_file(*names), "save") if names else None)
+            ask(self, dialog, lambda names: self.start(self._move_file(*names), "save"))
 
     async def _move_file(self, name: str, new: str) -> None:
         await self.buffer.move(name, new)

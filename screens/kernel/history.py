@@ -165,8 +165,8 @@ class HistoryScreen(RunsDialog):
             name = f"revision-{entry.sha256[:8]}"
             self.dismiss(Contender(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
 
-    async def voided(self) -> None:
-        await super().voided()
+    async def follow(self) -> None:
+        await super().follow()
         await self.session.refresh_standing()
 
     async def action_one_file(self) -> None:

@@ -24,7 +24,7 @@ from sandbox.protocol.events import AnyEvent, Checked, Finished, Judged, RunStar
 from sandbox.protocol.kernel_files import MAIN
 from screens import figures
 from screens.actions import Scope, bindings
-from screens.app_protocol import AppProtocol
+from screens.app_protocol import AppProtocol, ask
 from screens.base import AGAIN_WITHIN_S, COMPLAINED_S
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
@@ -400,13 +400,12 @@ class KernelScreen(EditingScreen):
     def action_setting(self) -> None:
         from screens.kernel.setting_dialog import SettingDialog
 
-        self.app.push_screen(SettingDialog(self.session), self._setting_chosen)
+        ask(self, SettingDialog(self.session), self._setting_chosen)
 
-    def _setting_chosen(self, choice: Choice | None) -> None:
-        if choice is not None:
-            self.session.choice = choice
-            self.draw(force=True)
-            self.action_run()
+    def _setting_chosen(self, choice: Choice) -> None:
+        self.session.choice = choice
+        self.draw(force=True)
+        self.action_run()
 
     def action_profile(self) -> None:
         self.start(self._profile(), "profile", exclusive=True)

@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
+from screens.app_protocol import ask
 from screens.base import BaseScreen
 from screens.pane_jump import Stop
 from screens.widgets.key_line import entitle
@@ -71,7 +72,8 @@ class PickerScreen(BaseScreen):
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
         for pane in ("#problem-pane", "#card-pane"):
-            follow_width(self.query_one(pane), self._fill_again)
+            # the columns and the card depend on the width
+            follow_width(self.query_one(pane), lambda: self._fill() if self.problems else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until problems and engine are loaded, only the keys that work everywhere do something."""
@@ -203,11 +205,6 @@ class PickerScreen(BaseScreen):
         preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
-    def _fill_again(self) -> None:
-        """The columns and the card depend on the width."""
-        if self.problems:
-            self._fill()
-
     # --- actions of the user -------------------------------------------------------------------------------
 
     @on(OptionList.OptionHighlighted, "#categories")
@@ -261,17 +258,14 @@ class PickerScreen(BaseScreen):
         if problem is None:
             return
 
-        def chosen(template: str | None) -> None:
-            if template is not None:
-                self.parent_app.open_problem(problem, text=starter(problem, template))
-
         try:
             device = choose_setting(problem, Choice(), self.parent_app.services.settings).device
         except ArenaError:  # a run says why
             on_gpus = True
         else:
             on_gpus = kind_of(device).on_gpus
-        self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences(on_gpus=on_gpus)), chosen)
+        templates = Choose(f"New kernel · {problem.slug}", template_sentences(on_gpus=on_gpus))
+        ask(self, templates, lambda name: self.parent_app.open_problem(problem, text=starter(problem, name)))
 
     def action_ask_here(self) -> None:
         if (problem := self.table.current) is not None:
@@ -284,11 +278,7 @@ class PickerScreen(BaseScreen):
     def action_board(self) -> None:
         from screens.picker.board import BoardDialog
 
-        def chosen(problem: Problem | None) -> None:
-            if problem is not None:
-                self.parent_app.open_problem(problem)
-
-        self.app.push_screen(BoardDialog(self.parent_app.services), chosen)
+        ask(self, BoardDialog(self.parent_app.services), self.parent_app.open_problem)
 
     def action_sweeps(self) -> None:
         self.parent_app.show_sweeps()
