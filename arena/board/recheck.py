@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -81,26 +82,21 @@ def bests(entries: Iterable[RunRecord]) -> list[list[RunRecord]]:
     return found
 
 
+@dataclass
 class Rechecker:
     """Judges best kernels again with a judge of this machine."""
 
-    def __init__(
-        self,
-        judge: Judge,
-        paths: Paths,
-        catalogue: Catalogue,
-        settings: Settings,
-        *,
-        rounds: int | None = None,
-        budget_s: float = 2.5,
-        void_by: str = "",
-        unsafe: bool = False,
-    ) -> None:
-        """void_by: name in which the results of a best kernel that fails are voided; empty: they are not voided."""
-        self._at, self._paths, self._catalogue, self._settings = judge, paths, catalogue, settings
-        self._rounds, self._budget_s, self._void_by, self._unsafe = rounds, budget_s, void_by, unsafe
-        self._harness_errors = 0
-        """Harness errors in a row."""
+    judge: Judge
+    paths: Paths
+    catalogue: Catalogue
+    settings: Settings
+    rounds: int | None = None
+    budget_s: float = 2.5
+    void_by: str = ""
+    """Name in which the results of a best kernel that fails are voided; empty: they are not voided."""
+    unsafe: bool = False
+    harness_errors: int = 0
+    """Harness errors in a row."""
 
     async def start(self, players: Iterable[str]) -> None:
         """Starts the judge.
@@ -108,9 +104,9 @@ class Rechecker:
         Raises:
             MachineError: a model's kernel would run without a jail, or the judge cannot be started.
         """
-        await self._at.start()
+        await self.judge.start()
         if any(kind_of(player) in (MODELS, AGENTS) for player in players):
-            require_jail(self._at.jail, self._unsafe)
+            require_jail(self.judge.jail, self.unsafe)
 
     async def recheck(self, kernels: Sequence[RunRecord], runs: Iterable[RunRecord]) -> AsyncIterator[Recheck]:
         """Judges the best of `kernels` (one list of `bests`). If failures are voided, goes on until one does not fail.
@@ -123,14 +119,14 @@ class Rechecker:
         """
         for entry in kernels:
             found = await self._judge(entry)
-            if found.failed and self._void_by:
+            if found.failed and self.void_by:
                 found = msgspec.structs.replace(found, voided=self._void(entry, found, runs))
             yield found
             if not found.voided:
                 return
 
     async def _judge(self, entry: RunRecord) -> Recheck:
-        worker = Worker("local", self._at, this_machine(entry.device))
+        worker = Worker("local", self.judge, this_machine(entry.device))
         try:
             request = self._request(entry)
         except (ArenaError, OSError, ValueError) as error:
@@ -141,22 +137,22 @@ class Rechecker:
         except RunRefused as error:
             return _made(entry, left_out=error.message)
         if report.verdict is not Verdict.HARNESS_ERROR:
-            self._harness_errors = 0
+            self.harness_errors = 0
             return _made(entry, report, worker.machine.digest)
-        self._harness_errors += 1
-        if self._harness_errors >= LOST:
+        self.harness_errors += 1
+        if self.harness_errors >= LOST:
             raise WorkerLost(f"{LOST} harness errors in a row, the last one: {report.detail}", "see `pkb-arena doctor`")
         return _made(entry, left_out=f"harness error: {report.detail}")
 
     def _request(self, entry: RunRecord) -> RunRequest:
-        header = read_header(self._paths.runs / f"{entry.run_id}.jsonl")
-        problem = find_problem(self._catalogue, str(entry.problem_id))
+        header = read_header(self.paths.runs / f"{entry.run_id}.jsonl")
+        problem = find_problem(self.catalogue, str(entry.problem_id))
         if problem.slug != entry.slug:
             raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
         choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
         kept = fields_of(header, "kernel_name kernel_path source files player")
-        setting = choose_setting(problem, choice, self._settings)
-        return RunRequest(problem=problem, setting=setting, **kept, rounds=self._rounds, budget_s=self._budget_s)
+        setting = choose_setting(problem, choice, self.settings)
+        return RunRequest(problem=problem, setting=setting, **kept, rounds=self.rounds, budget_s=self.budget_s)
 
     def _void(self, entry: RunRecord, found: Recheck, runs: Iterable[RunRecord]) -> list[str]:
         """Voids the player's results of this code in this setting. Returns the ids of their runs."""
@@ -167,8 +163,8 @@ class Rechecker:
             run.run_id for run in runs if _counts(run) and _setting(run) == _setting(entry) and run.code == entry.code
         ]
         for run in same:
-            line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._void_by), run=run)
-            append_line(self._paths.voids, line)
+            line = Void(at=time.time(), note=clean_note(note), by=clean_note(self.void_by), run=run)
+            append_line(self.paths.voids, line)
         return same
 
 

@@ -140,33 +140,27 @@ class DemoStage:
     """Seconds since the duel began."""
 
 
+@dataclass(eq=False)
 class Performance:
     """One demo. Each live duel has its own engine, whose files are deleted when the duel is over.
 
     So a demo does not add to the user's journals, and nothing runs between the scenes.
     """
 
-    def __init__(
-        self,
-        script: DemoScript,
-        catalogue: Catalogue,
-        settings: Settings,
-        paths: Paths,
-        *,
-        loop: bool = False,
-        judge: OpenJudge = temporary_engine,
-    ) -> None:
-        """paths: the user's folders, whose duels count on the board; loop: start again after the last scene;
-        judge: opens the engine for one live duel."""
-        self.script = script
+    script: DemoScript
+    catalogue: Catalogue
+    settings: Settings
+    paths: Paths
+    """The user's folders, whose duels count on the board."""
+    loop: bool = False
+    """Whether it starts again after the last scene."""
+    judge: OpenJudge = temporary_engine
+    """Opens the engine for one live duel."""
+    played: int = 0
+    """Number of scenes played so far."""
+
+    def __post_init__(self) -> None:
         self.stage = DemoStage()
-        self.played = 0
-        """Number of scenes played so far."""
-        self._catalogue = catalogue
-        self._settings = settings
-        self._paths = paths
-        self._loop = loop
-        self._judge = judge
         self._records: deque[DuelRecord] = deque(maxlen=KEPT_DUELS)
 
     async def play(self) -> None:
@@ -180,13 +174,13 @@ class Performance:
                     self.stage = DemoStage("trouble", number, trouble=words)
                     await asyncio.sleep(TROUBLE_S)
                 self.played += 1
-            if not self._loop:
+            if not self.loop:
                 return
 
     async def _play_scene(self, number: int, scene: Scene) -> None:
         if scene.board:
-            voids = await asyncio.to_thread(read_voids, self._paths.voids)
-            own = await asyncio.to_thread(duel_records, self._paths.duels, voids)
+            voids = await asyncio.to_thread(read_voids, self.paths.voids)
+            own = await asyncio.to_thread(duel_records, self.paths.duels, voids)
             once = {each.header.duel_id: each for each in [*self._records, *own]}  # a recorded duel may be in both
             found = [each for each in ratings(once.values()) if each.category == ALL]
             self.stage = DemoStage("board", number, ratings=found)
@@ -220,16 +214,16 @@ class Performance:
         await self._show_result(scene, state)
 
     def _sentence_of(self, problem_id: int) -> str:
-        known = [problem for problem in self._catalogue.problems if problem.id == problem_id]
+        known = [problem for problem in self.catalogue.problems if problem.id == problem_id]
         return first_sentence(known[0].card) if known else ""
 
     # --- live --------------------------------------------------------------------------------------------------
 
     async def _play_live(self, number: int, scene: Scene) -> None:
-        problem = find_problem(self._catalogue, str(scene.problem))
-        setting = choose_setting(problem, Choice(), self._settings)
+        problem = find_problem(self.catalogue, str(scene.problem))
+        setting = choose_setting(problem, Choice(), self.settings)
         players = duel_players(
-            (scene.left, scene.right), ("you", "guest"), problem, setting, self._settings, self._catalogue, self._paths
+            (scene.left, scene.right), ("you", "guest"), problem, setting, self.settings, self.catalogue, self.paths
         )
         header = new_header(problem, setting, players, rounds=MODEL_ROUNDS)
         self.stage = DemoStage(
@@ -247,8 +241,8 @@ class Performance:
         self, problem: Problem, header: DuelHeader, players: Players, paths: Paths, scene: Scene
     ) -> Match:
         """paths: temporary folders for the duel's journal."""
-        async with self._judge() as engine:
-            match = Match(engine, paths, problem, header, players, budget_s=self._settings.budget_s)
+        async with self.judge() as engine:
+            match = Match(engine, paths, problem, header, players, budget_s=self.settings.budget_s)
             self.stage.state, self.stage.clock = match.state, lambda: match.now
             playing = asyncio.create_task(match.play())
             try:

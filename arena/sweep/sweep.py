@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import msgspec
 
@@ -85,42 +85,29 @@ FAILURES = 3
 """Failed answers of one player in a row after which it is not asked again."""
 
 
+@dataclass(eq=False)
 class Sweep:
     """One session of a sweep. Call `run` once."""
 
-    def __init__(
-        self,
-        plan: SweepPlan,
-        problems: Sequence[Problem],
-        players: Sequence[Player],
-        workers: Sequence[Worker],
-        journal: SweepJournal,
-        settings: Settings,
-        pool: BudgetPool,
-        *,
-        ahead: int = 4,
-        unsafe: bool = False,
-        listener: Listener | None = None,
-    ) -> None:
-        """
-        Args:
-            workers: started workers. The sweep does not close them.
-            ahead: number of answers written at the same time, and of submissions that may wait for a worker.
-            unsafe: whether kernels of models and agents may run without a jail.
-        """
-        self.plan = plan
-        self.problems = problems
-        self.players = players
-        self.workers = workers
-        self.journal = journal
-        self.settings = settings
-        self.pool = pool
-        self.progress = SweepProgress()
-        self._ahead = ahead
-        self._unsafe = unsafe
-        self._listener = listener or Listener()
-        self.progress.total = len(problems) * sum(map(self._attempts, players))
-        self._machines = {worker.machine.digest for worker in workers}
+    plan: SweepPlan
+    problems: Sequence[Problem]
+    players: Sequence[Player]
+    workers: Sequence[Worker]
+    """Started workers. The sweep does not close them."""
+    journal: SweepJournal
+    settings: Settings
+    pool: BudgetPool
+    _: KW_ONLY
+    ahead: int = 4
+    """Number of answers written at the same time, and of submissions that may wait for a worker."""
+    unsafe: bool = False
+    """Whether kernels of models and agents may run without a jail."""
+    listener: Listener = field(default_factory=Listener)
+
+    def __post_init__(self) -> None:
+        total = len(self.problems) * sum(map(self._attempts, self.players))
+        self.progress = SweepProgress(total)
+        self._machines = {worker.machine.digest for worker in self.workers}
         """Their fingerprints. A result from any of them counts."""
         self._left_out: set[tuple[str, str]] = set()
         """Problems and players."""
@@ -129,9 +116,9 @@ class Sweep:
         """Harness errors in a row, by worker."""
         self._last_error = ""
         """The newest harness error."""
-        self._active_workers = len(workers)
+        self._active_workers = len(self.workers)
         self._recording = asyncio.Lock()
-        self._jobs = Jobs(self._cells(fixed=True), ahead)  # last, because it draws the first cell at once
+        self._jobs = Jobs(self._cells(fixed=True), self.ahead)  # last, because it draws the first cell at once
 
     async def run(self) -> SweepProgress:
         """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
@@ -141,7 +128,7 @@ class Sweep:
         """
         if any(player.name.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for player in self.players):
             for worker in self.workers:
-                require_jail(worker.judge.jail, self._unsafe)
+                require_jail(worker.judge.jail, self.unsafe)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write_all())
@@ -189,7 +176,7 @@ class Sweep:
             self._left_out.add((problem.slug, name))
             self.progress.total -= self._attempts(player)
             self.progress.left_out = why
-            self._listener.left_out(problem, name, why)
+            self.listener.left_out(problem, name, why)
 
     def _skip_done(self, cell: Cell, sha256: str) -> bool:
         """Whether the journal has a result of this kernel. If so, counts the cell as done."""
@@ -212,7 +199,7 @@ class Sweep:
         self.progress.judged += 1
         self.progress.done += result.final
         self.progress.verdicts[result.verdict] += 1
-        self._listener.judged(result)
+        self.listener.judged(result)
         self._harness_errors[result.worker] = 0 if result.final else self._harness_errors[result.worker] + 1
         self._last_error = self._last_error if result.final else result.detail
 
@@ -225,7 +212,7 @@ class Sweep:
     async def _write_all(self) -> None:
         entries = self._cells(fixed=False)
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._ahead):
+            for _ in range(self.ahead):
                 group.create_task(self._write_some(entries))
         await self._jobs.no_more_writing()
 
@@ -259,7 +246,7 @@ class Sweep:
             self._failures[player] += 1
             await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
             more = self._failures[player] >= FAILURES
-            self._listener.said(
+            self.listener.said(
                 f"{player} at {entry.task.problem.stem}, attempt {entry.cell.attempt}: {error.message}"
                 + (f"; {player} is asked no more" if more else "")
             )
@@ -274,7 +261,7 @@ class Sweep:
             self.progress.writing -= 1
         self._failures[player] = 0
         if submission.ended.startswith((LIMIT, "failed")):
-            self._listener.said(f"{player} was ended: {submission.ended}")
+            self.listener.said(f"{player} was ended: {submission.ended}")
         if submission.reason == "budget":
             await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
@@ -282,7 +269,7 @@ class Sweep:
         return submission
 
     def _access(self, entry: KernelJob) -> WorkerAccess:
-        return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self._listener.said)
+        return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self.listener.said)
 
     # --- judging ---------------------------------------------------------------------------------------------
 
@@ -306,7 +293,7 @@ class Sweep:
         if not self._active_workers:
             self.progress.stopped = f"{why}, the last one: {self._last_error}"
             raise _Stop
-        self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
+        self.listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, job.kernel, job.name)
@@ -333,7 +320,7 @@ class Sweep:
                 return
             except KernelUnreadable as error:
                 await self._unanswered(entry.cell, error.message, Spent())
-                self._listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
+                self.listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
                 return
             if self._skip_done(entry.cell, _hash(submission, problem)):
                 return

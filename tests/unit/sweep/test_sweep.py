@@ -87,7 +87,7 @@ async def played(
             Settings(),
             BudgetPool(plan.budget_usd, before=journal.spent),
             unsafe=True,
-            listener=listener,
+            listener=listener or Listener(),
         )
         await sweep.run()
         return sweep
