@@ -4,7 +4,7 @@ import difflib
 import itertools
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -110,12 +110,8 @@ def _diff(name: str, old: str, new: str) -> Markup:
         return element("p", f"{name} changed; with more than {MOST_LINES} lines it is not compared.", class_="muted")
     lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return folded(f"{name}: +{added} -{removed} lines", element("pre", *_coloured(lines)), is_open=True)
-
-
-def _coloured(lines: list[str]) -> Iterator[Markup]:
-    for line in lines:
-        yield element("span", line + "\n", class_=_KINDS.get(line[:1], ""))
+    coloured = (element("span", line + "\n", class_=_KINDS.get(line[:1], "")) for line in lines)
+    return folded(f"{name}: +{added} -{removed} lines", element("pre", *coloured), is_open=True)
 
 
 _Event = trace.AnyTraceEvent

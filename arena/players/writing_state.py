@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.models.conversation import Message
 from arena.players import trace
-from arena.players.attempts import best_of, ranked_kernels, score
+from arena.players.attempts import best_of, score
 from arena.players.tools import RUN
-from arena.records.ranking import Ranked
 from arena.records.run_record import RunRecord
 from sandbox.protocol.kernel_files import Files
 
@@ -63,11 +62,6 @@ class WritingState:
         """The best kernel that was judged; None if no kernel has a verdict other than HARNESS_ERROR."""
         found = best_of(self.kernels)
         return found if found is not None and score(found.report) > (0, 0.0) else None
-
-    @property
-    def best_speed(self) -> Ranked[KernelState] | None:
-        """The fastest correct kernel, with all its measurements pooled; None if none was timed."""
-        return next(iter(ranked_kernels(self.kernels)), None)
 
     @property
     def tokens_written(self) -> int:

@@ -88,7 +88,10 @@ def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
         [LanePiece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)]
         for (call, spans) in (of_rank[number] for of_rank in calls)
     ]
-    hosts = [_host_pieces(spans, begin) for spans in inner]
+    hosts = [  # empty for a CPU rank
+        [LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST]
+        for spans in inner
+    ]
     return Timeline(number, count, end - begin, lanes, hosts if any(hosts) else ())
 
 
@@ -121,11 +124,6 @@ def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> li
 
 
 _OF_HOST: dict[str, Sort] = {"host": "code", "launch": "launch", "sync": "sync"}
-
-
-def _host_pieces(spans: Sequence[Span], begin: float) -> list[LanePiece]:
-    """Returns the pieces of the host lane of a rank on a GPU; empty for a CPU rank."""
-    return [LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST]
 
 
 def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]:

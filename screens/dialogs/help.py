@@ -94,11 +94,6 @@ def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]],
     )
 
 
-def class_lines() -> str:
-    """The classes of problems, each with its meaning."""
-    return "\n".join([_CLASS_HEAD, "", *(f"- **{name}**: {words}" for name, words in CLASSES.items())])
-
-
 def help_pages(
     keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = (), shown: str = ""
 ) -> list[str]:
@@ -118,7 +113,8 @@ def help_pages(
             near.append(_table(_titled(f"Keys {keys.place}", keys), rows))
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be changed: open the settings, then `keymap`."
-    judging = f"{JUDGING}\n\n{class_lines()}"
+    classes = (f"- **{name}**: {words}" for name, words in CLASSES.items())
+    judging = "\n".join([JUDGING, "", _CLASS_HEAD, "", *classes])
     here = filter(None, [terms_on(shown)])
     return [*near, *first, *more, *here, SIGNS, FIRST_KERNEL, judging, TERMS, *rest, changing]
 

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import ContentSwitcher
 
 from arena.duel.card import svg_card, text_card
@@ -169,24 +168,20 @@ class DuelScreen(BaseScreen):
             running = duel_words.status(side, state.header.budget_usd)
             words = duel_words.final_status(state, name, brief) if over else running
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
-            self._draw_attempts(name, duel_words.attempts(side, name, state.header.player(name).short, over))
+            line = duel_words.attempts(side, name, state.header.player(name).short, over)
+            if self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line):
+                self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)  # to the newest ones
             if over:
                 self._draw_final(name)
             elif name != self.edits:
                 self._draw_source(name)
 
-    def _draw_attempts(self, name: SideName, line: Content) -> None:
-        """Lists all kernels of a player, and scrolls to the newest ones."""
-        if self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line):
-            self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)
-
     def _draw_result(self) -> None:
         """Shows the result above the panes once the duel has ended."""
-        over = self.state.ended is not None
         result = self.query_one("#duel-result", PlainStatic)
-        if over:
+        result.display = self.state.ended is not None
+        if result.display:
             result.update_if_new(duel_words.result(self.state))
-        result.display = over
 
     def _draw_final(self, name: SideName) -> None:
         """Shows the kernel that counts, in place of the text that was written last."""

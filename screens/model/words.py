@@ -5,6 +5,7 @@ from textual.content import Content
 
 from arena.models.budget import Spent
 from arena.models.conversation import Message
+from arena.players.attempts import ranked_kernels
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
 from arena.records.run_record import RunRecord
 from arena.words.headline import headline_so_far
@@ -41,7 +42,7 @@ def best(session: ModelSession) -> Content:
         return Content.styled("no correct kernel yet", "$muted")
     if found.report.verdict is not Verdict.PASS:
         return Content.styled(f"no correct kernel yet · nearest: kernel {found.number}", "$muted")
-    speed = session.state.best_speed
+    speed = next(iter(ranked_kernels(session.state.kernels)), None)  # all measurements of a kernel are pooled
     if speed is None:
         part = (figures.verdict_words(found.report.verdict), "$foreground bold")
     else:

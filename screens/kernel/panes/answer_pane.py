@@ -10,7 +10,7 @@ from textual.widgets import ContentSwitcher
 
 from arena.runs.run_state import RunState
 from arena.words.untrusted_text import printable
-from sandbox.protocol.events import Interval, Timed
+from sandbox.protocol.events import Interval
 from screens.kernel.headline import WAITING
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
@@ -21,11 +21,6 @@ from screens.widgets.line_chart import ACCENT, ChartLine, LineChart, Point, scal
 NO_SPEEDUP = ("The speedup appears here when the kernel is correct and timed.", "No speedup yet.")
 SPREAD = 1.5
 """Half-widths of the last interval by which the scale may exceed it on either side, to show earlier rounds."""
-
-
-def intervals_of(samples: Sequence[Timed], clock: str = "") -> list[Interval | None]:
-    """The speedup after each round: device time for "device" (None: not known by then), else end-to-end time."""
-    return [sample.device if clock == "device" else sample.call for sample in samples]
 
 
 def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
@@ -101,11 +96,9 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         An ended run fills the width. Its line ends with the speedup of the result, which all rounds give.
         """
         samples, headline, held = state.samples, state.headline, state.waiting if state.running else None
-        known = [
-            (number, interval)
-            for number, interval in enumerate(intervals_of(samples, clock), 1)
-            if interval is not None and interval.median > 0.0
-        ]
+        by_round = enumerate((sample.device if clock == "device" else sample.call for sample in samples), 1)
+        # the device time is not known in the first rounds
+        known = [(number, speed) for number, speed in by_round if speed is not None and speed.median > 0.0]
         if known and headline is not None and state.result is not None:
             known[-1] = known[-1][0], headline.speedup
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)

@@ -85,11 +85,6 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         if place is not None:
             self.move_cursor(place)
 
-    def _to_end(self) -> None:
-        if self.cursor is None:
-            # Forced: when the lines first exceed the pane, it has no scrollbar yet, and Textual would not scroll.
-            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
-
     def clear_log(self) -> None:
         """Empties the pane for a new run."""
         self._lines.clear()
@@ -114,7 +109,9 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         if self.cursor is not None:  # old lines may have been dropped for new ones
             self.cursor = min(self.cursor, len(self._rows) - 1) if self._rows else None
         self.virtual_size = Size(self._columns + _MARK, len(self._rows))
-        self._to_end()
+        if self.cursor is None:
+            # Forced: when the lines first exceed the pane, it has no scrollbar yet, and Textual would not scroll.
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
