@@ -150,9 +150,8 @@ class Rechecker:
         if problem.slug != entry.slug:
             raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
         choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
-        kept = fields_of(header, "kernel_name kernel_path source files player")
-        setting = choose_setting(problem, choice, self.settings)
-        return RunRequest(problem=problem, setting=setting, **kept, rounds=self.rounds, budget_s=self.budget_s)
+        kept = fields_of(header, "kernel_name kernel_path source files player") | fields_of(self, "rounds budget_s")
+        return RunRequest(problem=problem, setting=choose_setting(problem, choice, self.settings), **kept)
 
     def _void(self, entry: RunRecord, found: Recheck, runs: Iterable[RunRecord]) -> list[str]:
         """Voids the player's results of this code in this setting. Returns the ids of their runs."""

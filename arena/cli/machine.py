@@ -1,6 +1,8 @@
 """`pkb-arena doctor`, `calibrate` and `transfers`: what this machine can do, and its measurements."""
 
 import shutil
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import click
 import msgspec
@@ -16,7 +18,7 @@ from arena.machine.finding import fix_plan as plan_fixes
 from arena.machine.transfers import StoredTransfers, report_lines, transfers_finding
 from arena.paths import find_paths, make_folder
 from arena.players.program.jailed import program_findings
-from arena.runs.clock_findings import ClockResolution, clock_finding, clock_resolutions
+from arena.runs.clock_findings import clock_finding, clock_resolutions
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import load_settings
@@ -24,6 +26,7 @@ from sandbox.protocol.events import AnyEvent, Setting, Waiting
 from sandbox.protocol.result import PairTimes, Transfers, gigabytes_per_second
 from sandbox.protocol.verdict import ExitCode
 
+T = TypeVar("T")
 _SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
 
 
@@ -37,23 +40,25 @@ def doctor(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
     Exit code 3 when something is missing that every run needs.
     """
     paths = find_paths()
-    findings = [*examine(), *_programs(), clock_finding(paths), transfers_finding(paths.calibrations)]
+    programs = _if_readable(lambda: program_findings(load_settings(paths)))
+    findings = [*examine(), *programs, clock_finding(paths), transfers_finding(paths.calibrations)]
     with while_it_is_read():
         if fix_plan:
             plan = plan_fixes(findings)
             print_found(as_json, {"can_run": can_run(findings), "fixes": plan}, *as_script(plan))
         elif as_json:
-            print_json({"can_run": can_run(findings), "findings": findings, "clocks": _clocks()})
+            clocks = _if_readable(lambda: clock_resolutions(paths))
+            print_json({"can_run": can_run(findings), "findings": findings, "clocks": clocks})
         else:
             _print_findings(findings)
     ctx.exit(ExitCode.PASS if can_run(findings) else ExitCode.ENVIRONMENT)
 
 
-def _programs() -> list[MachineFinding]:
-    """Returns whether each installed agent program starts in its jail."""
+def _if_readable(found: Callable[[], Iterable[T]]) -> list[T]:
+    """Returns what was found; nothing if a file cannot be read, which a finding already reports."""
     try:
-        return list(program_findings(load_settings(find_paths())))
-    except ArenaError:  # a finding already reports it
+        return list(found())
+    except ArenaError:
         return []
 
 
@@ -62,14 +67,6 @@ def _print_findings(findings: list[MachineFinding]) -> None:
         print_line(f"{_SIGNS[finding.state]} {finding.name:<16} {finding.found}")
         if finding.advice:
             print_line(f"  {'':<16} → {finding.advice}")
-
-
-def _clocks() -> list[ClockResolution]:
-    """Returns the smallest detectable differences of this machine's clocks; empty if unknown."""
-    try:
-        return clock_resolutions(find_paths())
-    except ArenaError:  # a finding already reports it
-        return []
 
 
 @click.command()

@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -438,30 +438,31 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = read_manifest(folder)
+    return _import(paths, lambda incoming: check_files(folder, manifest, _copies(paths, manifest, incoming)))
+
+
+def import_inspect_log(paths: Paths, catalogue: Catalogue, log: Path) -> tuple[list[str], int]:
+    """Adds the results in a log of Inspect to the board, as `import_bundle` does. Returns and raises the same."""
+    name = re.sub(r"[^\w.-]+", "-", log.stem)[:60].lstrip(".") or "inspect"
+
+    def write(incoming: Path) -> None:
+        write_journal(log, incoming / sweep_path(paths.imports, f"{name}-{sha256_of(log)[:8]}").name, catalogue)
+
+    return _import(paths, write)
+
+
+def _import(paths: Paths, write: Callable[[Path], object]) -> tuple[list[str], int]:
+    """Has journals and voids written into a folder. They become imports when all of them are there and checked."""
     make_folder(paths.imports.parent)
     remove_leftovers(paths.imports.parent, INCOMING)
     with writing(paths.imports), LockedFolder(INCOMING, paths.imports.parent) as incoming:
-        check_files(folder, manifest, _copies(paths, manifest, incoming.path))
+        write(incoming.path)
         journals = sorted(incoming.path.glob("*.jsonl"))
         results = sum(map(_count_results, journals))
         make_folder(paths.imports)
         for path in (*incoming.path.glob(f"*{VOIDS_SUFFIX}"), *journals):
             os.replace(path, paths.imports / path.name)
     return [path.stem for path in journals], results
-
-
-def import_inspect_log(paths: Paths, catalogue: Catalogue, log: Path) -> tuple[list[str], int]:
-    """Adds the results in a log of Inspect to the board, as `import_bundle` does. Returns and raises the same."""
-    make_folder(paths.imports.parent)
-    remove_leftovers(paths.imports.parent, INCOMING)
-    with writing(paths.imports), LockedFolder(INCOMING, paths.imports.parent) as incoming:
-        name = re.sub(r"[^\w.-]+", "-", log.stem)[:60].lstrip(".") or "inspect"
-        journal = incoming.path / sweep_path(paths.imports, f"{name}-{sha256_of(log)[:8]}").name
-        write_journal(log, journal, catalogue)
-        results = _count_results(journal)
-        make_folder(paths.imports)
-        os.replace(journal, paths.imports / journal.name)
-    return [journal.stem], results
 
 
 def _copies(paths: Paths, manifest: Manifest, incoming: Path) -> dict[str, Path]:

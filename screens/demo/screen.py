@@ -70,8 +70,9 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
                 Part(words.small_print(state), rows=2, centred=True),
             ]
         case "board":
-            rows = words.board_rows(stage.ratings, BOARD_ROWS) or ["NO DUEL YET"]
-            places = [Part(row) for row in [*rows, *[""] * (BOARD_ROWS - len(rows))]]
+            best = enumerate(stage.ratings[:BOARD_ROWS], 1)
+            rows = [f"{place} {words.capitals(each.player)[:14]} {each.rating:.0f}" for place, each in best]
+            places = [Part(row) for row in [*(rows or ["NO DUEL YET"]), *[""] * BOARD_ROWS][:BOARD_ROWS]]
             return [Part("BOARD", "$accent", share=0.14), *places]
     trouble = Part(Content.styled(stage.trouble, "$muted"), rows=3, centred=True)
     return [Part("ONE MOMENT", "$warning", centred=True), trouble]

@@ -5,7 +5,6 @@ from textual.content import Content
 from arena.demo import DemoStage
 from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
-from arena.duel.journal import Rating
 from arena.duel.state import AttemptState, DuelState
 from arena.words.headline import WHERE, outcome_words
 from arena.words.untrusted_text import printable
@@ -158,8 +157,3 @@ def small_print(state: DuelState) -> Content:
         parts.append(f"99 % interval {figures.interval_words(speed)} {where}, {ended.rounds} interleaved rounds")
     parts.append(f"{setting.preset} · {setting.dtype} · {setting.world} ranks · {setting.device}")
     return Content.styled("   ".join(parts), "$muted")
-
-
-def board_rows(found: list[Rating], most: int) -> list[str]:
-    """The best players: place, name, rating."""
-    return [f"{place} {capitals(each.player)[:14]} {each.rating:.0f}" for place, each in enumerate(found[:most], 1)]

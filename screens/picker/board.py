@@ -1,6 +1,7 @@
 """The board: results of every player side by side, by problem, by category and by how much faster they are."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -120,17 +121,13 @@ class BoardDialog(Dialog[Problem | None]):
         about = self.query_one("#board-note", PlainStatic)
         about.update(note)
         about.set_class(table.display, "above")
-        {
-            PROBLEMS: self._show_problems,
-            CATEGORIES: self._show_categories,
-            CURVE: self._show_curve,
-            BOUND: self._show_bound,
-        }[self.view]()
-
-    @property
-    def _models(self) -> list[str]:
-        """Column heads of the published models."""
-        return [f"│ {model.name}" for model in self._published.model]
+        if self.view == PROBLEMS:
+            self._show_problems()
+            return
+        rows = {CATEGORIES: self._categories, CURVE: self._curve, BOUND: self._bounds}[self.view]()
+        published = [model.name for model in self._published.model] if self.view != BOUND else []
+        head = _row("p" if self.view == CURVE else "category", "", map(printable, self.players), published)
+        table.fill([words for words, _ in head], rows)
 
     @property
     def _board(self) -> FigureTable:
@@ -138,10 +135,6 @@ class BoardDialog(Dialog[Problem | None]):
 
     def _marked(self, view: str) -> str:
         return f"▸{view}" if view == self.view else view
-
-    @property
-    def _names(self) -> list[str]:
-        return [printable(player) for player in self.players]
 
     def _show_problems(self) -> None:
         """Shows the problems that any player has a result for."""
@@ -176,8 +169,8 @@ class BoardDialog(Dialog[Problem | None]):
         """All problems, then those of each category, with their names."""
         return [("all", self._catalogue.problems), *self._catalogue.categories.items()]
 
-    def _show_categories(self) -> None:
-        rows: list[list[Figure]] = []
+    def _categories(self) -> list[list[Figure]]:
+        rows = []
         for name, problems in self._groups:
             ours = [_tally_words(definitions.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
@@ -186,24 +179,23 @@ class BoardDialog(Dialog[Problem | None]):
                 for model in self._published.model
                 if not category or category in self._published.problems
             ]
-            rows.append([(name, PLAIN), (f"{len(problems):>3}", "muted"), *_plain(ours), *_published(theirs)])
-        self._board.fill(["category", "", *self._names, *self._models], rows)
+            rows.append(_row(name, f"{len(problems):>3}", ours, theirs))
+        return rows
 
-    def _show_curve(self) -> None:
-        rows: list[list[Figure]] = []
+    def _curve(self) -> list[list[Figure]]:
+        rows = []
         for number, factor in enumerate(definitions.FACTORS):
             ours = [
                 _share_words(definitions.fast_p(self.standings[player], self._catalogue.problems, factor))
                 for player in self.players
             ]
             theirs = [_share_words(model.curve[number]) for model in self._published.model]
-            words = "correct" if factor == 0.0 else f"> {factor:g}×"
-            rows.append([(words, PLAIN), ("", PLAIN), *_plain(ours), *_published(theirs)])
-        self._board.fill(["p", "", *self._names, *self._models], rows)
+            rows.append(_row("correct" if factor == 0.0 else f"> {factor:g}×", "", ours, theirs))
+        return rows
 
-    def _show_bound(self) -> None:
-        """Shows two rows for each category, and a third if kernels without a roofline were left out."""
-        rows: list[list[Figure]] = []
+    def _bounds(self) -> list[list[Figure]]:
+        """Returns two rows for each category, and a third if kernels without a roofline were left out."""
+        rows = []
         for name, problems in self._groups:
             scores = [definitions.bound_scores(self.standings[player], problems) for player in self.players]
             lines = [
@@ -213,8 +205,8 @@ class BoardDialog(Dialog[Problem | None]):
             if any(score.no_roofline for score in scores):
                 lines.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
             for number, (words, cells) in enumerate(lines):
-                rows.append([("" if number else name, PLAIN), (words, "muted"), *_plain(cells)])
-        self._board.fill(["category", "", *self._names], rows)
+                rows.append(_row("" if number else name, words, cells))
+        return rows
 
     # --- keys ----------------------------------------------------------------------------------------------
 
@@ -248,12 +240,9 @@ class BoardDialog(Dialog[Problem | None]):
             self.dismiss(problem)
 
 
-def _plain(cells: list[str]) -> list[Figure]:
-    return [(words, PLAIN) for words in cells]
-
-
-def _published(cells: list[str]) -> list[Figure]:
-    return [(f"│ {words}", "muted") for words in cells]
+def _row(first: str, second: str, ours: Iterable[str], published: Iterable[str] = ()) -> list[Figure]:
+    behind = ((f"│ {words}", "muted") for words in published)
+    return [(first, PLAIN), (second, "muted"), *((words, PLAIN) for words in ours), *behind]
 
 
 def _tally_words(counted: definitions.Tally, with_all: bool = False) -> str:

@@ -14,7 +14,7 @@ from textual.widgets import DataTable, Input
 from arena.errors import why
 from arena.records.json_lines import Follower
 from arena.records.voids import NO_VOIDS, read_voids
-from arena.sweep.grid import Square, SweepGrid, holds_words
+from arena.sweep.grid import CellMark, Square, SweepGrid, holds_words
 from arena.sweep.journal import JournalDamaged, journals, new_lines
 from arena.words.headline import TOO_NOISY
 from arena.words.untrusted_text import printable
@@ -252,10 +252,13 @@ class SweepScreen(BaseScreen):
     # --- cells ---------------------------------------------------------------------------------------------
 
     @property
-    def _current(self) -> tuple[Problem, str] | None:
+    def _current(self) -> tuple[Problem, str, dict[int, CellMark]] | None:
+        """The problem and the player of the cell under the cursor, and its attempts in their order."""
         at = self.query_one("#sweep-grid", DataTable).cursor_coordinate
         if 0 <= at.row < len(self._rows) and 2 <= at.column < 2 + len(self._columns):
-            return self._rows[at.row], self._columns[at.column - 2]
+            problem, player = self._rows[at.row], self._columns[at.column - 2]
+            square = self._square(problem, player)
+            return problem, player, dict(sorted(square.marks.items())) if square is not None else {}
         return None
 
     @on(DataTable.CellHighlighted, "#sweep-grid")
@@ -266,27 +269,23 @@ class SweepScreen(BaseScreen):
             nothing = "No problem matches this filter. esc clears it." if self._columns else ""
             self.query_one("#sweep-cell", PlainStatic).update(nothing)
             return
-        problem, player = current
-        square = self._square(problem, player)
-        marks = sorted(square.marks.items()) if square is not None else []
+        problem, player, marks = current
         said = "   ".join(
             f"{n}: {mark.verdict}" + (holds_words(mark) if mark.passed else f" {mark.voided or mark.detail}")
-            for n, mark in marks
+            for n, mark in marks.items()
         )
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
         self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))
 
     @on(DataTable.CellSelected, "#sweep-grid")
     def action_open_cell(self) -> None:
-        current = self._current
-        if current is None:
+        if (current := self._current) is None:
             return
-        problem, player = current
-        square = self._square(problem, player)
-        if square is None or not square.marks:
+        problem, player, marks = current
+        if marks:
+            self.app.push_screen(CellReplay(self.services, problem, player, [*marks.values()]))
+        else:
             self.say(f"{player_heading(player)} has no result here yet")
-            return
-        self.app.push_screen(CellReplay(self.services, problem, player, [m for _, m in sorted(square.marks.items())]))
 
     def action_next_sweep(self) -> None:
         if len(self.paths) < 2:
