@@ -42,6 +42,7 @@ class BaseScreen(Screen[None]):
         """`parent_app` is the app that opens this screen."""
         super().__init__()
         self.parent_app = parent_app
+        self.services = parent_app.services
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
         self._idle_shown: frozenset[str] = frozenset()
         self._pressed: dict[str, float] = {}
@@ -87,7 +88,7 @@ class BaseScreen(Screen[None]):
 
     def key_words(self, action: str) -> str:
         """The key of an action, as it is shown."""
-        return key_of(action, self.parent_app.services.settings.keymap)
+        return key_of(action, self.services.settings.keymap)
 
     def was_pressed(self, action: str) -> bool:
         """Whether an action that needs a second press was pressed, and a second press still counts."""

@@ -65,7 +65,6 @@ class DuelScreen(BaseScreen):
         super().__init__(parent_app)
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
         self.HORIZONTAL_BREAKPOINTS = [*(self.HORIZONTAL_BREAKPOINTS or ()), (THREE_PANES, "-broad")]
-        self.services = parent_app.services
         self.state = state
         self.edits = edits
         self.panes: dict[SideName, Source] = {

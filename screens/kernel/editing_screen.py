@@ -34,7 +34,6 @@ class EditingScreen(BaseScreen):
 
     def __init__(self, parent_app: AppProtocol, problem: Problem, session: KernelSession) -> None:
         super().__init__(parent_app)
-        self.services = parent_app.services
         self.view = KERNEL
         self.zoomed = False
         """Whether one pane fills the screen."""

@@ -56,7 +56,6 @@ class ModelScreen(BaseScreen):
         super().__init__(parent_app)
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (140, "-broad")]
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-high")]
-        self.services = parent_app.services
         self.session = ModelSession(self.services, problem, setting, plan)
         self.view = VIEWS[0]
         self._rows: list[Content] = []

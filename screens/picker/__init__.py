@@ -126,7 +126,7 @@ class PickerScreen(BaseScreen):
     # --- drawing -------------------------------------------------------------------------------------------
 
     def _show_fault(self) -> None:
-        fault = self.parent_app.services.results_fault
+        fault = self.services.results_fault
         line = self.query_one("#results-fault", PlainStatic)
         line.display = fault is not None
         line.update(f"Results are not shown: {fault.one_line}" if fault else "")
@@ -148,7 +148,7 @@ class PickerScreen(BaseScreen):
         for problem in self.problems:
             counts.setdefault(problem.category, []).append(problem)
         options = [Option(self._category_line("all", self.problems), id="all")]
-        order = self.parent_app.services.catalogue
+        order = self.services.catalogue
         names = list(order.categories) if order else sorted(counts)
         options += [Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts]
         categories = self.query_one("#categories", OptionList)
@@ -166,7 +166,7 @@ class PickerScreen(BaseScreen):
         from screens.picker.problem_table import ProblemRow
 
         words = self.filter.words
-        services = self.parent_app.services
+        services = self.services
         rows = (
             ProblemRow(
                 problem, self.standings.get(problem.id), services.house.get(problem.id), services.best.get(problem.id)
@@ -202,7 +202,7 @@ class PickerScreen(BaseScreen):
             preview.update("")
             return
         entitle(pane, f"{problem.id} · {problem.slug}")
-        preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
+        preview.update(card_preview(problem, self.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
     # --- actions of the user -------------------------------------------------------------------------------
@@ -234,8 +234,7 @@ class PickerScreen(BaseScreen):
         self._fill()
 
     def action_sort(self) -> None:
-        table = self.table
-        table.sort_by_next()
+        self.table.sort_by_next()
         self._fill()
 
     def action_filter(self) -> None:
@@ -259,7 +258,7 @@ class PickerScreen(BaseScreen):
             return
 
         try:
-            device = choose_setting(problem, Choice(), self.parent_app.services.settings).device
+            device = choose_setting(problem, Choice(), self.services.settings).device
         except ArenaError:  # a run says why
             on_gpus = True
         else:
@@ -278,7 +277,7 @@ class PickerScreen(BaseScreen):
     def action_board(self) -> None:
         from screens.picker.board import BoardDialog
 
-        ask(self, BoardDialog(self.parent_app.services), self.parent_app.open_problem)
+        ask(self, BoardDialog(self.services), self.parent_app.open_problem)
 
     def action_sweeps(self) -> None:
         self.parent_app.show_sweeps()

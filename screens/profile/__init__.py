@@ -111,7 +111,7 @@ class ProfileScreen(BaseScreen):
                 self._end = words.rank_failed(failed)
             else:
                 self._timeline = await asyncio.to_thread(median_call, found.reports)
-                paths = self.parent_app.services.paths
+                paths = self.services.paths
                 if trouble := await asyncio.to_thread(keep_profile, paths, self.request, found):
                     self.complain(trouble)
                 self.found = found
@@ -162,7 +162,7 @@ class ProfileScreen(BaseScreen):
 
     async def _write_trace(self, found: Profiled) -> None:
         name = f"{self.problem.slug}-{self.revision}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-        path = self.parent_app.services.paths.profiles / name
+        path = self.services.paths.profiles / name
         await asyncio.to_thread(make_folder, path.parent)
         await asyncio.to_thread(write_trace, path, found.reports)
         self.trace = path
@@ -180,7 +180,7 @@ class ProfileScreen(BaseScreen):
     async def _profile_with_ncu(self) -> None:
         self._ncu_since = time.monotonic()
         try:
-            paths = self.parent_app.services.paths
+            paths = self.services.paths
             file = await asyncio.to_thread(ncu_file, paths, self.problem.slug, self.request)
             request = msgspec.structs.replace(self.request, ncu_file=str(file))
             found = await profile_with_ncu(request, self._tell)

@@ -100,7 +100,6 @@ class SweepScreen(BaseScreen):
     def __init__(self, parent_app: AppProtocol, name: str = "") -> None:
         """name: of the sweep that is shown first; empty: the newest."""
         super().__init__(parent_app)
-        self.services = parent_app.services
         self._wanted = name
         self.grid = SweepGrid()
         self.paths: list[Path] = []
