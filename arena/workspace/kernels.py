@@ -308,11 +308,6 @@ class Workspace:
                 return copy
         return None
 
-    def revision(self, sha256: str) -> str | None:
-        """Returns the text of a revision, or of kernel.py if it has several files; None as in `kernel`."""
-        found = self.kernel(sha256)
-        return found.source if found is not None else None
-
     def kernel(self, sha256: str) -> Kernel | None:
         """Returns a revision with all of its files; None if it is not stored or a file is damaged."""
         path = self._revision_path(sha256)

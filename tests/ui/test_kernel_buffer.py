@@ -73,7 +73,7 @@ async def test_typed_text_is_draft_until_discarded(services, problem) -> None:
     async with opened(services, problem) as (buffer, draft):
         assert draft == "half a thought"
         await buffer.settle_draft(draft, restore=False)
-        assert services.workspace.revision(content_hash(draft)) == draft
+        assert services.workspace.kernel(content_hash(draft)) == Kernel(draft)
     async with opened(services, problem) as (_, draft):
         assert draft is None
 
@@ -124,7 +124,7 @@ async def test_draft_restored_and_undone_is_not_offered_again(services, problem)
         await buffer.settle_draft(draft, restore=True)
         assert buffer.editor.text == "half a thought"
         buffer.editor.undo()
-        assert services.workspace.revision(content_hash(draft)) == draft
+        assert services.workspace.kernel(content_hash(draft)) == Kernel(draft)
     async with opened(services, problem) as (_, draft):
         assert draft is None
 
@@ -138,7 +138,7 @@ async def test_save_from_outside_replaces_unsaved_text_within_undo(services, pro
         os.replace(other, buffer.session.path)
         assert await anext(saves) is True
         assert buffer.editor.text == "from elsewhere"
-        assert services.workspace.revision(content_hash("typed here")) == "typed here"
+        assert services.workspace.kernel(content_hash("typed here")) == Kernel("typed here")
         buffer.editor.undo()
         assert buffer.editor.text == "typed here"
 

@@ -51,7 +51,7 @@ def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem
     path.write_text("another program's")
     workspace.save(path, "mine again")
     for text in ("mine", "another program's", "mine again"):
-        assert workspace.revision(content_hash(text)) == text
+        assert workspace.kernel(content_hash(text)) == Kernel(text)
     assert set(workspace.kept_of(path)) == {content_hash(text) for text in ("mine", "another program's", "mine again")}
 
 
@@ -71,7 +71,7 @@ def test_draft_that_save_discards_stays_among_revisions(workspace: Workspace, pr
     workspace.save_draft(path, "typed elsewhere")
     workspace.save(path, "another text")
     assert workspace.draft(path) is None
-    assert workspace.revision(content_hash("typed elsewhere")) == "typed elsewhere"
+    assert workspace.kernel(content_hash("typed elsewhere")) == Kernel("typed elsewhere")
     assert content_hash("typed elsewhere") in workspace.kept_of(path)
 
 
