@@ -10,26 +10,10 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from msgspec import UNSET
 
 from problems.setting import RankSetting
-from sandbox.admission.cheats import (
-    SHORT,
-    Change,
-    OtherOrder,
-    as_returned,
-    changed,
-    coarse_messages,
-    eight_bits,
-    in_blocks,
-    no_communication,
-    one_wrong,
-    other_dtype,
-    returns_input,
-    significant,
-    widened,
-    without_small,
-    without_variance,
-)
+from sandbox.admission import cheats
 from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
@@ -126,9 +110,7 @@ class Examination:
         self.row.mutated = _united(everyone(written))
         if not self.check.may_alias:
             result = returned["returned"] if self.code.problem.mutates else returned
-            alias = anyone(_aliased(flatten(result), tensors))
-            if alias is not None:
-                self.row.alias = alias
+            self.row.alias = anyone(_aliased(flatten(result), tensors)) or UNSET
         return flatten(returned)
 
     def expected(self, tensors: Leaves, plain: Output) -> Expected | None:
@@ -145,9 +127,7 @@ class Examination:
             return None
         self.row.structure = expected.baseline[0]
         if self.check.oracle == "float64" and not hasattr(self.code.inputs, "oracle"):
-            narrow = anyone(_narrow(expected))
-            if narrow is not None:
-                self.row.narrow = narrow
+            self.row.narrow = anyone(_narrow(expected)) or UNSET
         self.comparison.calibrate(self.comparison.expected(self.code.draw(self.setting, s)) for s in CALIBRATION)
         if self.meaningful is not None:
             drawn = (self.code.draw(self.meaningful, s) for s in CALIBRATION)
@@ -156,26 +136,28 @@ class Examination:
         self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
         self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)
         # Only rank 0's value is kept: with many ranks and tiny sizes a rank may have zeros. Upstream's inputs may give any.
-        self.row.dead = [] if self.meaningful else without_variance(expected.baseline)
+        self.row.dead = [] if self.meaningful else cheats.without_variance(expected.baseline)
         return expected
 
     def tried(self) -> dict[str, Tried]:
         """Tries every cheat in one iteration, and if inputs are upstream's in a meaningful one, too. Returns verdicts by name."""
         other = self.code.draw(self.setting, OTHER_SEED)
         another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
-        cheats: dict[str, Variant] = {
-            "zeros": lambda _, expected: changed(expected.plain, torch.zeros_like),
-            "constant": lambda _, expected: changed(expected.plain, torch.ones_like),
-            "input": lambda tensors, expected: returns_input(expected.plain, tensors),
+        wrong: dict[str, Variant] = {
+            "zeros": lambda _, expected: cheats.changed(expected.plain, torch.zeros_like),
+            "constant": lambda _, expected: cheats.changed(expected.plain, torch.ones_like),
+            "input": lambda tensors, expected: cheats.returns_input(expected.plain, tensors),
             "other_trial": lambda *_: another_answer,
-            "fp8": lambda _, expected: changed(expected.plain, eight_bits),
-            "wrong_dtype": lambda _, expected: changed(expected.plain, other_dtype),
-            "one_wrong": lambda _, expected: one_wrong(expected.plain, lambda changed: self.counts(changed, expected)),
+            "fp8": lambda _, expected: cheats.changed(expected.plain, cheats.eight_bits),
+            "wrong_dtype": lambda _, expected: cheats.changed(expected.plain, cheats.other_dtype),
+            "one_wrong": lambda _, expected: cheats.one_wrong(
+                expected.plain, lambda found: self.counts(found, expected)
+            ),
         }
         if self.setting.world > 1:
-            cheats["silent"] = lambda tensors, _: self.computed(tensors, no_communication())
+            wrong["silent"] = lambda tensors, _: self.computed(tensors, cheats.no_communication())
         found: dict[str, Tried] = {}
-        for name, cheat in cheats.items():
+        for name, cheat in wrong.items():
             for slot in (0, 1) if self.meaningful else (0,):
                 tensors, expected = self.iteration(slot)
                 cheated = cheat(tensors, expected)
@@ -188,25 +170,27 @@ class Examination:
 
     def nearly_right(self) -> dict[str, Tried]:
         """Tries cheats of reduced precision and honest variants in several iterations."""
-        cheats: dict[str, Variant] = {
-            "bits6": lambda given, _: self.changed_inputs(given, significant(6)),
-            "drop_small": lambda given, _: self.changed_inputs(given, without_small),
+        wrong: dict[str, Variant] = {
+            "bits6": lambda given, _: self.changed_inputs(given, cheats.significant(6)),
+            "drop_small": lambda given, _: self.changed_inputs(given, cheats.without_small),
         }
         honest: dict[str, Variant] = {
             "rounded_once": self.exact,
-            "other_order": lambda given, _: self.computed(given, OtherOrder()),  # type: ignore[no-untyped-call]
+            "other_order": lambda given, _: self.computed(given, cheats.OtherOrder()),  # type: ignore[no-untyped-call]
         }
         if self.setting.world > 1:
-            cheats["int8_wire"] = lambda given, _: self.computed(given, coarse_messages(in_blocks(8)))
+            wrong["int8_wire"] = lambda given, _: self.computed(given, cheats.coarse_messages(cheats.in_blocks(8)))
             if self.setting.dtype == torch.float32:
-                cheats["int16_wire"] = lambda given, _: self.computed(given, coarse_messages(in_blocks(16)))
-        if self.setting.dtype in SHORT:
+                wrong["int16_wire"] = lambda given, _: self.computed(
+                    given, cheats.coarse_messages(cheats.in_blocks(16))
+                )
+        if self.setting.dtype in cheats.SHORT:
             honest["float32"] = self.wider
         return {
             "one_stale": self.one_stale(),
             "zero_input": self.zero_input(),
             "average": self.average(),
-            **{name: self.cheated(cheat) for name, cheat in cheats.items()},
+            **{name: self.cheated(cheat) for name, cheat in wrong.items()},
             **{name: self.cheated(variant, most=HONEST_ITERATIONS) for name, variant in honest.items()},
         }
 
@@ -346,18 +330,18 @@ class Examination:
         dist.barrier()
         return found
 
-    def changed_inputs(self, tensors: Leaves, change: Change) -> Output | None:
+    def changed_inputs(self, tensors: Leaves, change: cheats.Change) -> Output | None:
         """The baseline's output on inputs that are all changed, or None if it fails (collective)."""
         return self.computed({name: change(tensor) for name, tensor in tensors.items()})
 
     def exact(self, tensors: Leaves, expected: Expected) -> Output | None:
         """The oracle's output, rounded once."""
-        return as_returned(flatten(self.code.oracle(tensors, self.setting)), expected.plain)
+        return cheats.as_returned(flatten(self.code.oracle(tensors, self.setting)), expected.plain)
 
     def wider(self, tensors: Leaves, expected: Expected) -> Output | None:
         """The baseline in float32, its outputs rounded at the end."""
-        found = self.computed(widened(tensors), wider=True)
-        return None if found is None else as_returned(found, expected.plain)
+        found = self.computed(cheats.widened(tensors), wider=True)
+        return None if found is None else cheats.as_returned(found, expected.plain)
 
     def counts(self, output: Output, expected: Expected) -> bool:
         """Whether an output differs from the baseline's in what is compared on this rank."""

@@ -22,22 +22,6 @@ from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
 from sandbox.machine.locked_folder import remove_all_leftovers
 from sandbox.protocol import events
-from sandbox.protocol.events import (
-    Calibrated,
-    Cancelled,
-    Fatal,
-    Finished,
-    Judged,
-    Log,
-    PhaseEnded,
-    PhaseStarted,
-    Ready,
-    Refused,
-    RunStarted,
-    TransfersTimed,
-    Waiting,
-    WorldOffsets,
-)
 from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, R
 from sandbox.protocol.result import Transfers, harness_error_result, joined, unjudged_result
 from sandbox.protocol.verdict import Verdict
@@ -67,7 +51,7 @@ ASK_S = 0.1
 LONGER_FOR_OTHERS = 15
 """Runs of sweeps wait this many times as long, because people go before them."""
 UNMEASURED = (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError)
-"""The exceptions of a measurement of this machine that fails."""
+"""The exceptions of a preparation, or of a measurement of this machine, that fails."""
 OPTIONAL_WAYS = "NCCL device and NVSHMEM"
 """Names of the ways to move data that need optional libraries."""
 
@@ -104,12 +88,12 @@ class Referee:
     def hear(self, world: World, rank: int, text: str) -> None:
         """Reports what a rank printed, if it is the contender's."""
         if self.pipe.running is not None and world is self.contenders.contender:
-            self.emit(Log(run_id=self.pipe.running, rank=rank, stream="out", text=text))
+            self.emit(events.Log(run_id=self.pipe.running, rank=rank, stream="out", text=text))
 
     def serve(self) -> None:
         """Serves commands until the engine closes the pipe."""
         self.pipe.open()
-        self.emit(Ready(pid=os.getpid(), jail=self.jail.name))
+        self.emit(events.Ready(pid=os.getpid(), jail=self.jail.name))
         while not self.pipe.hung_up:
             if self.pipe.commands:
                 command = self.pipe.commands.popleft()
@@ -151,7 +135,7 @@ class Referee:
             if not self.pipe.commands:  # a run checks its kernel first
                 self.take_references(prepared, setting, count)
             self.contenders.prepare_spare(setting)
-        except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError):
+        except UNMEASURED:
             self.oracle.drop()
 
     def calibrate(self, setting: events.Setting) -> None:
@@ -159,22 +143,22 @@ class Referee:
         try:
             measured, seconds = self._measured(setting, MeasurePeaks(), deadlines.PREPARE)
         except UNMEASURED as error:
-            self.emit(Fatal(message=f"calibration failed: {error}"))
+            self.emit(events.Fatal(message=f"calibration failed: {error}"))
             return
         peaks = {
             name: (max if name.endswith(("_us", "_ms")) else min)(peaks[name] for peaks in measured)
             for name in measured[0]
         }
-        self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
+        self.emit(events.Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
 
     def time_transfers(self, setting: events.Setting) -> None:
         """Times transfers between the ranks."""
         try:
             found, seconds = self._transfers(setting)
         except UNMEASURED as error:
-            self.emit(Fatal(message=f"timing transfers failed: {error}"))
+            self.emit(events.Fatal(message=f"timing transfers failed: {error}"))
             return
-        self.emit(TransfersTimed(world=setting.world, device=setting.device, transfers=found, seconds=seconds))
+        self.emit(events.TransfersTimed(world=setting.world, device=setting.device, transfers=found, seconds=seconds))
 
     def _transfers(self, setting: events.Setting) -> tuple[Transfers, float]:
         """The transfers and their seconds. A fault in an optional library loses no other times. Raises as `_measured`."""
@@ -219,12 +203,14 @@ class Referee:
             own = run.is_baseline and run.versus is None
             run = with_sources(run)
             digest = run.kernel.sha256
-            self.emit(RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
+            self.emit(
+                events.RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
+            )
             check_setting(run.setting)
             check_files(run)
             if failure := backend_failure(run):
                 result = unjudged_result(Verdict.LOAD_ERROR, failure, self.jail.name, sealed=True)
-                self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
+                self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
                 return
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
@@ -247,8 +233,8 @@ class Referee:
                 self.contenders.keep()
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
-                self.emit(WorldOffsets(setting=run.setting, masses=learned))
-            self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
+                self.emit(events.WorldOffsets(setting=run.setting, masses=learned))
+            self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
             self.pipe.end_run()
             self.oracle.finish_orders(self.poll)
@@ -258,10 +244,10 @@ class Referee:
                 found = evaluation.untimed()
             if found is not None:
                 found = msgspec.structs.replace(found, jail=self.jail.name, labels=labels(run.kernel))
-            self.emit(Cancelled(run_id=run.run_id, phase=phase, result=found))
+            self.emit(events.Cancelled(run_id=run.run_id, phase=phase, result=found))
         except SettingRefused as refused:
             self.oracle.drop()
-            self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=refused.advice))
+            self.emit(events.Refused(run_id=run.run_id, message=str(refused).strip(), advice=refused.advice))
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
             self.oracle.drop()
             self.references.drop()
@@ -270,7 +256,7 @@ class Referee:
             message = message.splitlines()[0][:300] if message else "the harness failed"
             advice = error.advice if isinstance(error, HarnessFailed) else ""
             result = harness_error_result(_phase(evaluation), message, text, self.jail.name, True, advice)
-            self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
+            self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.pipe.end_run()
             self.end_contenders()
@@ -291,11 +277,11 @@ class Referee:
         """The result after measuring on, if the run asks for it. Ends at any command, and with what was complete."""
         if run.live_s <= 0 or not evaluation.may_measure_on(result):
             return result
-        self.emit(Judged(run_id=run.run_id, sha256=digest, result=result))
+        self.emit(events.Judged(run_id=run.run_id, sha256=digest, result=result))
         try:
             for sharper in evaluation.measure_on(run.live_s, lambda: bool(self.pipe.commands)):
                 result = self.completed(run, sharper)
-                self.emit(Judged(run_id=run.run_id, sha256=digest, result=result))
+                self.emit(events.Judged(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
             self.pipe.cancelled = False
             self.oracle.finish_orders(self.poll)
@@ -313,24 +299,20 @@ class Referee:
     ) -> tuple[World, Evaluation, Callable[[], events.Result]]:
         """A contender, its evaluation, and the function that judges the whole run."""
         contender = self.contenders.take(run.setting)
-        evaluation, judge = self._evaluation(run, prepared, contender, rival)
-        evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
-        evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
-        return contender, evaluation, judge
-
-    def _evaluation(
-        self, run: events.Run, prepared: PreparedSetting, contender: World, rival: World | None
-    ) -> tuple[Evaluation, Callable[[], events.Result]]:
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
             correctness = CorrectnessCheck(run, exchange)
             open_baseline = partial(self.baseline_side, correctness) if run.rounds != 0 else None
             evaluation = Evaluation(correctness, peaks, open_baseline)
-            return evaluation, evaluation.judge
-        versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
-        return versus.evaluation, versus.judge
+            judge: Callable[[], events.Result] = evaluation.judge
+        else:
+            versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
+            evaluation, judge = versus.evaluation, versus.judge
+        evaluation.correctness.started = started
+        evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
+        evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
+        return contender, evaluation, judge
 
     def baseline_side(self, correctness: CorrectnessCheck) -> TimedSide:
         """The timed side of the reference worlds. Emits the phase `prepare` if there is something to do.
@@ -351,7 +333,7 @@ class Referee:
                 raise HarnessFailed("the baseline has no room beside this kernel's memory", advice) from failed
         if len(worlds) < count and not loaded:
             text = f"device memory fits {len(worlds)} of {count} reference worlds\n"
-            self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
+            self.emit(events.Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
         exchange = Exchange(run.run_id, prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
         return TimedSide(exchange, worlds)
 
@@ -375,22 +357,22 @@ class Referee:
         """
         started = self.timer.monotonic()
         longest = deadlines.LEASE * (1 if lease.urgency is Urgency.PERSON else LONGER_FOR_OTHERS)
-        told: Waiting | None = None
+        told: events.Waiting | None = None
         while not lease.take(Path(setting.problem_dir).name):
             place, count = lease.place()
-            waiting = Waiting(run_id=run_id, holder=lease.holder(), place=place, waiting=count)
+            waiting = events.Waiting(run_id=run_id, holder=lease.holder(), place=place, waiting=count)
             if told is None or waiting != told:
                 self.emit(waiting)
                 if told is None or waiting.holder not in (None, told.holder):
                     text = f"waiting: another run is timing ({waiting.words})\n"
-                    self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                    self.emit(events.Log(run_id=run_id, rank=-1, stream="arena", text=text))
                 told = waiting
             if self.pipe.stopped():
                 raise Stopped
             waited = self.timer.monotonic() - started
             if waited > deadlines.IDLE_LEASE and lease.pass_by_idle():
                 text = f"passed by a lock that {lease.passed} holds without working\n"
-                self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                self.emit(events.Log(run_id=run_id, rank=-1, stream="arena", text=text))
                 return
             if waited > longest:
                 raise HarnessFailed(f"waited {longest:.0f} s for another arena that is timing on these devices")
@@ -418,9 +400,9 @@ class Referee:
             return self.oracle.prepare(run.setting)
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 and not run.versus else 0
         started = self.timer.monotonic()
-        self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
+        self.emit(events.PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
         prepared = self.prepare_setting(run.setting, count)
-        self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
+        self.emit(events.PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
         return prepared
 
     def prepare_setting(self, setting: events.Setting, count: int) -> PreparedSetting:
@@ -495,7 +477,7 @@ def main() -> None:
     try:
         referee.serve()
     except BaseException as error:
-        referee.emit(Fatal(message=f"the referee failed: {error!r}"))
+        referee.emit(events.Fatal(message=f"the referee failed: {error!r}"))
         raise
     finally:
         referee.close()

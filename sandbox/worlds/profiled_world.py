@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import msgspec
@@ -30,25 +29,6 @@ from sandbox.machine.processes import kill_tree
 from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, write_read_only
-from sandbox.protocol.profile import (
-    APPLICATION,
-    KERNEL,
-    MOST_BYTES,
-    MOST_FILE,
-    MOST_TEXT,
-    SAID,
-    TOLD,
-    NcuAnswer,
-    NcuPlan,
-    Outside,
-    ProfilePlan,
-    RankProfile,
-    Replay,
-    WorldProfile,
-    decode_answer,
-    decode_report,
-    encode,
-)
 from sandbox.worlds.first_process import FILES, SHOWN, WorldSpec, started, wrapped_for
 
 END_S = 10.0
@@ -60,42 +40,37 @@ class ProfileFailed(Exception):
     """There is no report. The message has the reason and, if it helps, the last printed line."""
 
 
-class Place:
+class Place(contextlib.ExitStack):
     """A context manager. On exit it kills every process that it started and removes everything that it made."""
 
     def __init__(
         self, setting: Setting, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...]
     ) -> None:
         """readable: the folder of a user's own problem. Raises ProfileFailed if there are too few GPUs."""
+        super().__init__()
         self.gpus = kind.gpus(setting.world)
         if kind.on_gpus and len(self.gpus) < setting.world:
             raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(self.gpus)}")
         self._setting, self._kernel, self._kind, self._jail, self._readable = setting, kernel, kind, jail, readable
-        self._after = contextlib.ExitStack()
         self._said: IO[bytes] | None = None
 
     def __enter__(self) -> "Place":
         folder = LockedFolder(WORLD)
-        self._after.callback(folder.remove)
+        self.callback(folder.remove)
         self._path = folder.path
         self._files = folder.path / FILES
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        self._after.close()
-
     def pipe(self) -> tuple[int, int]:
         """(the end to read from, the end for the world). The first is closed with the context."""
         ours, theirs = os.pipe()
-        self._after.callback(os.close, ours)
+        self.callback(os.close, ours)
         return ours, theirs
 
-    def plan(self, kernel_name: str) -> ProfilePlan:
+    def plan(self, kernel_name: str) -> profile.ProfilePlan:
         """The plan of the ranks, without descriptors."""
         world = self._setting.world
-        return ProfilePlan(
+        return profile.ProfilePlan(
             setting=self._setting,
             source=self._kernel.source,
             kernel_name=kernel_name,
@@ -113,12 +88,12 @@ class Place:
 
     def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
         """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
-        said = self._after.enter_context(open(self._path.with_suffix(".out"), "w+b"))  # noqa: SIM115
+        said = self.enter_context(open(self._path.with_suffix(".out"), "w+b"))  # noqa: SIM115
         self._said = said
-        self._after.callback(Path(said.name).unlink)
+        self.callback(Path(said.name).unlink)
         limit = bounds.limit_bytes(self._setting.world * self._kind.host_bytes)
         bound = bounds.Bound(self._jail.profile, self._path, limit)
-        self._after.callback(bound.close)
+        self.callback(bound.close)
         spec = WorldSpec(self._setting.world, self._kind, False, self._jail, self._readable, self.gpus)
         with wrapped_for(spec, python_module(module, plan.decode()), self._path) as wrapped:
             kernel_cache.show(kernel_cache.SHARED, self._path / SHOWN)
@@ -126,7 +101,7 @@ class Place:
                 self._files.mkdir(exist_ok=True)
                 write_read_only(self._files, self._kernel)
             out = said.fileno()
-            self._after.callback(_end, started(bound, wrapped, self._path, subprocess.DEVNULL, out, out, fds))
+            self.callback(_end, started(bound, wrapped, self._path, subprocess.DEVNULL, out, out, fds))
         for fd in fds:
             os.close(fd)
 
@@ -155,7 +130,7 @@ AFTER_FAILURE_S = 5.0
 
 def profile_world(
     setting: Setting, kernel_name: str, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...] = ()
-) -> WorldProfile:
+) -> profile.WorldProfile:
     """Runs a kernel in a jailed world; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
 
     readable: the folder of a user's own problem.
@@ -175,13 +150,13 @@ def profile_world(
         outside = counted_row(controls, place.gpus, deadline) if kind.on_gpus else None
         if outside is not None:
             deadline = time.monotonic() + REPORT_S
-        texts, at_work = _read([end for end, _ in pipes], MOST_BYTES, deadline)
+        texts, at_work = _read([end for end, _ in pipes], profile.MOST_BYTES, deadline)
         lines = place.printed()
         last = lines[-1] if lines else ""
         if outside is not None:
             last = next((line for line in reversed(lines) if "cupti" in line.lower()), last)
-            return WorldProfile([_excused(rank, text, last) for rank, text in enumerate(texts)], outside)
-        return WorldProfile(_reported(texts, at_work, last))
+            return profile.WorldProfile([_excused(rank, text, last) for rank, text in enumerate(texts)], outside)
+        return profile.WorldProfile(_reported(texts, at_work, last))
 
 
 def _read(ends: list[int], most: int, deadline: float) -> tuple[list[bytes], set[int]]:
@@ -205,23 +180,23 @@ def _read(ends: list[int], most: int, deadline: float) -> tuple[list[bytes], set
 
 def _failed(text: bytes) -> bool:
     try:
-        return bool(decode_report(text).failed)
+        return bool(profile.decode_report(text).failed)
     except msgspec.DecodeError:
         return False
 
 
-def _decoded(rank: int, text: bytes) -> RankProfile | None:
+def _decoded(rank: int, text: bytes) -> profile.RankProfile | None:
     """A rank's report; None if it sent none. Raises ProfileFailed if it is invalid or too long."""
     try:
-        report = decode_report(text)
+        report = profile.decode_report(text)
     except msgspec.DecodeError:
         return None
-    if report.rank != rank or len(text) > MOST_BYTES:
+    if report.rank != rank or len(text) > profile.MOST_BYTES:
         raise ProfileFailed(f"rank {rank} sent an invalid report")
     return report
 
 
-def _reported(texts: list[bytes], at_work: set[int], last: str) -> list[RankProfile]:
+def _reported(texts: list[bytes], at_work: set[int], last: str) -> list[profile.RankProfile]:
     """All reports. If a rank has failed, others may be missing: those ranks have failed, too.
 
     at_work: the ranks that had not ended at the deadline. last: the last line that the world printed, or "".
@@ -232,27 +207,27 @@ def _reported(texts: list[bytes], at_work: set[int], last: str) -> list[RankProf
             raise ProfileFailed(f"rank {found.index(None)} ended without a report; {_printed(last)}")
         return [report or _late(rank, rank in at_work, last) for rank, report in enumerate(found)]
     silent, now = "no report: it was still at work when another rank had failed", time.monotonic()
-    return [report or RankProfile(rank, failed=silent, failed_at=now) for rank, report in enumerate(found)]
+    return [report or profile.RankProfile(rank, failed=silent, failed_at=now) for rank, report in enumerate(found)]
 
 
 def _printed(last: str) -> str:
     return f"last line printed: {last[:200]}" if last else "it printed nothing"
 
 
-def _late(rank: int, at_work: bool, last: str) -> RankProfile:
+def _late(rank: int, at_work: bool, last: str) -> profile.RankProfile:
     """The report of a rank that sent none. One that ended is the cause: the others may wait for it."""
     if not at_work:
-        return RankProfile(rank, failed=f"it ended without a report; {_printed(last)}")
+        return profile.RankProfile(rank, failed=f"it ended without a report; {_printed(last)}")
     hangs = f"TIMEOUT: no report within {LIMIT_S:g} s; the kernel hangs or is too slow; {_printed(last)}"
-    return RankProfile(rank, failed=hangs, failed_at=time.monotonic())
+    return profile.RankProfile(rank, failed=hangs, failed_at=time.monotonic())
 
 
-def _excused(rank: int, text: bytes, last: str) -> RankProfile:
+def _excused(rank: int, text: bytes, last: str) -> profile.RankProfile:
     """A rank's report, or an empty one with the reason, so that the counters are shown in any case."""
     try:
-        report = _decoded(rank, text) or RankProfile(rank, unseen="the rank sent no report of what it saw")
+        report = _decoded(rank, text) or profile.RankProfile(rank, unseen="the rank sent no report of what it saw")
     except ProfileFailed as refused:
-        report = RankProfile(rank, unseen=str(refused))
+        report = profile.RankProfile(rank, unseen=str(refused))
     if not report.unseen:
         return report
     return msgspec.structs.replace(report, unseen=f"{report.unseen}; {_printed(last)}")
@@ -264,7 +239,7 @@ ROW_LIMIT_S = 20.0
 """Limit from the order for a row to its end."""
 
 
-def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float) -> Outside | None:
+def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float) -> profile.Outside | None:
     """Waits until all ranks are warm, starts a row of calls, and reads the counters over it.
 
     controls: sockets by rank. deadline: when the ranks must be warm, in time.monotonic. Returns None if a rank ended or
@@ -286,7 +261,7 @@ def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], dead
             counted = counters.end()
         except NvmlMissing as refused:
             missing.append(f"nothing that the driver counts: {refused}")
-    return Outside(calls, seconds, counted, missing) if _tell(controls, 0) else None
+    return profile.Outside(calls, seconds, counted, missing) if _tell(controls, 0) else None
 
 
 def calls_in_row(said: Sequence[float]) -> int:
@@ -309,26 +284,26 @@ def _begun(gpus: Sequence[RankGpu], missing: list[str]) -> GpuCounters | None:
 def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | None:
     """Receives a number from every rank. Returns None if a rank is gone or too slow."""
     texts = dict.fromkeys(controls, b"")
-    while waiting := [control for control in controls if len(texts[control]) < SAID.size]:
+    while waiting := [control for control in controls if len(texts[control]) < profile.SAID.size]:
         ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return None
         for control in ready:
             try:
-                piece = control.recv(SAID.size - len(texts[control]))
+                piece = control.recv(profile.SAID.size - len(texts[control]))
             except ConnectionError:
                 return None
             if not piece:
                 return None
             texts[control] += piece
-    return [float(SAID.unpack(texts[control])[0]) for control in controls]
+    return [float(profile.SAID.unpack(texts[control])[0]) for control in controls]
 
 
 def _tell(controls: Sequence[socket.socket], number: int) -> bool:
     """Sends a number to every rank. Returns False if a rank is gone."""
     try:
         for control in controls:
-            control.sendall(TOLD.pack(number))
+            control.sendall(profile.TOLD.pack(number))
     except ConnectionError:
         return False
     return True
@@ -336,8 +311,8 @@ def _tell(controls: Sequence[socket.socket], number: int) -> bool:
 
 SECTIONS = ["SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "LaunchStats", "WarpStateStats"]
 REPLAYS = [
-    Replay(mode=KERNEL, limit_s=60.0, launches=8, wait_ms=2_000, sections=SECTIONS),
-    Replay(mode=APPLICATION, limit_s=360.0, launches=32, wait_ms=20_000, sections=SECTIONS),
+    profile.Replay(mode=profile.KERNEL, limit_s=60.0, launches=8, wait_ms=2_000, sections=SECTIONS),
+    profile.Replay(mode=profile.APPLICATION, limit_s=360.0, launches=32, wait_ms=20_000, sections=SECTIONS),
 ]
 MORE_S = 60.0
 """Seconds to read and send the report, in addition to the limits of all replays."""
@@ -365,8 +340,8 @@ def ncu_world(
     jail: Jail,
     ncu: str,
     readable: tuple[Path, ...] = (),
-    replays: list[Replay] = REPLAYS,
-) -> tuple[NcuAnswer, bytes]:
+    replays: list[profile.Replay] = REPLAYS,
+) -> tuple[profile.NcuAnswer, bytes]:
     """Profiles the launches of one call on rank 0. Takes minutes. Returns what ncu found, and the report file's bytes.
 
     Both are as untrusted as the kernel. The file is empty if no replay gave a report.
@@ -379,12 +354,12 @@ def ncu_world(
         readable = (*readable, program.parent)
     with Place(setting, kernel, kind, jail, readable) as place:
         (answer, to_answer), (file, to_file) = place.pipe(), place.pipe()
-        plan = NcuPlan(place.plan(kernel_name), ncu, to_answer, to_file, replays)
-        place.start("sandbox.rank.profiling.ncu", encode(plan), (to_answer, to_file))
+        plan = profile.NcuPlan(place.plan(kernel_name), ncu, to_answer, to_file, replays)
+        place.start("sandbox.rank.profiling.ncu", profile.encode(plan), (to_answer, to_file))
         deadline = time.monotonic() + sum(each.limit_s for each in replays) + MORE_S
-        text, data = _read_whole(answer, MOST_TEXT, deadline), _read_whole(file, MOST_FILE, deadline)
+        text, data = _read_whole(answer, profile.MOST_TEXT, deadline), _read_whole(file, profile.MOST_FILE, deadline)
         try:
-            return decode_answer(text), data
+            return profile.decode_answer(text), data
         except msgspec.DecodeError:
             last = place.printed()[-1:] or ["it printed nothing"]
             raise ProfileFailed(f"the world under ncu sent no valid answer: {last[0]}") from None
