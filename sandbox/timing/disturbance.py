@@ -3,7 +3,7 @@
 A kernel: activity of its processes while they are stopped, and changed priorities. Other programs: ranks that wait for a core.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sandbox.machine import processes
 from sandbox.machine.devices.kind import DeviceKind
@@ -57,38 +57,33 @@ class StoppedActivity:
         )
 
 
-class Waits:
-    """How long the ranks of both sides waited for a core, if other programs use the cores.
+def waits(sides: Sequence[Sequence[World]], timer: TimeSource) -> Callable[[], tuple[float, float]]:
+    """Begins to count how long the ranks of both sides wait for a core, if other programs use the cores.
 
     Such a machine shows how code gets on with the scheduler: kernels that spin were told to be 50 times
     as fast as a baseline that sleeps, or a tenth as fast, by which of their batches were preempted.
+
+    sides: the worlds of (the baseline's, the contender's) side. Returns a function that gives for each side the share of the time
+    in which its ranks were not stopped; zeros on a machine that is not too busy. Several threads of a rank can wait, so a share
+    can exceed 1.
     """
 
-    def __init__(self, sides: Sequence[Sequence[World]], timer: TimeSource) -> None:
-        """sides: the worlds of (the baseline's, the contender's) side."""
-        self._sides = sides
-        self._timer = timer
-        self._before = [0.0] * (2 + 2 * len(sides))
-
-    def start(self) -> None:
-        """Begins to count."""
-        self._before = self._now()
-
-    def _now(self) -> list[float]:
+    def now() -> list[float]:
         """Seconds: used by other programs, the time, then for each side: waited by its ranks, and run by them."""
-        found = [processes.outside_seconds(), self._timer.monotonic()]
-        for side in self._sides:
+        found = [processes.outside_seconds(), timer.monotonic()]
+        for side in sides:
             found.append(sum(world.processes.waited_for_cores() for world in side))
             found.append(sum(world.ranks * world.processes.ran_s for world in side))
         return found
 
-    def shares(self) -> tuple[float, float]:
-        """(the baseline's, the contender's) share of the time in which their ranks were not stopped; zeros on a machine that is
-        not too busy. Several threads of a rank can wait, so a share can exceed 1."""
-        used, lasted, *waits = (now - before for before, now in zip(self._before, self._now(), strict=True))
+    def shares() -> tuple[float, float]:
+        used, lasted, *waited = (after - earlier for earlier, after in zip(before, now(), strict=True))
         if not processes.too_busy(used, lasted):
             return 0.0, 0.0
-        return waits[0] / max(waits[1], 1e-9), waits[2] / max(waits[3], 1e-9)
+        return waited[0] / max(waited[1], 1e-9), waited[2] / max(waited[3], 1e-9)
+
+    before = now()
+    return shares
 
 
 class Priorities:

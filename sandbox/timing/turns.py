@@ -13,7 +13,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
-from sandbox.timing.disturbance import Priorities, StoppedActivity, Waits
+from sandbox.timing.disturbance import Priorities, StoppedActivity, waits
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
@@ -117,11 +117,9 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
-        # Reading the many threads of a world with a gate takes milliseconds, so its waits are read only if a limit is exceeded.
-        counted = self.kernels if self.kind.has_gate else self.sides
-        self._waits = Waits([side.worlds if side in counted else [] for side in self.sides], self.timer)
+        self._waits: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
         self.waited = 0.0, 0.0
-        """Shares of their time for which (the baseline's, the contender's) ranks waited for a core, as `Waits.shares`."""
+        """Shares of their time for which (the baseline's, the contender's) ranks waited for a core (`waits`)."""
         ranks = setting.world
         gpus = contender_side.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
@@ -154,7 +152,9 @@ class Turns:
             self.stop(side, side.worlds[0])  # notes its priorities
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
-        self._waits.start()
+        # Reading the many threads of a world with a gate takes milliseconds, so its waits are read only if a limit is exceeded.
+        counted = self.kernels if self.kind.has_gate else self.sides
+        self._waits = waits([side.worlds if side in counted else [] for side in self.sides], self.timer)
 
     def stop_all(self) -> None:
         """Stops all worlds except the oracle world."""
@@ -218,7 +218,7 @@ class Turns:
     def note_waits(self) -> None:
         """Reads `waited`, on CPU ranks. It takes milliseconds."""
         if not self.kind.has_gate:
-            self.waited = self._waits.shares()
+            self.waited = self._waits()
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
@@ -276,7 +276,7 @@ class Turns:
             return
         side.observations.ready_seconds += seconds
         if (total := side.observations.ready_seconds) > READY_TIMES * self.limits.time:
-            if self._waits.shares()[self.sides.index(side)] > 0.5:
+            if self._waits()[self.sides.index(side)] > 0.5:
                 raise machine_too_busy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
