@@ -150,7 +150,7 @@ def _width(found: Sequence[Batches], history: Sequence[float]) -> float | None:
     pairs = [
         Pair(each.reference, each.baseline_us, each.contender_us, each.baseline_first, each.calls) for each in found
     ]
-    known = interval.speedup(pairs, history).interval
+    known = interval.speedup(pairs, history)[0]
     return half_width(known) if known is not None else None
 
 

@@ -8,7 +8,7 @@ the contender's own. It may be looked at at any time.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -62,13 +62,8 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-class Estimate(NamedTuple):
-    """What the pairs of one clock say."""
-
-    interval: Interval | None
-    """The speedup; None if nothing can be claimed."""
-    why: str = ""
-    """Why nothing can be claimed."""
+Estimate = tuple[Interval | None, str]
+"""(speedup, why nothing can be claimed): None and a reason, or an interval and nothing."""
 
 
 def speedup(
@@ -88,7 +83,7 @@ def speedup(
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if (count := turns_of(sound)) < FEWEST:
-        return Estimate(None, f"{count} pair{'s' * (count != 1)} of batches, {FEWEST} are needed")
+        return None, f"{count} pair{'s' * (count != 1)} of batches, {FEWEST} are needed"
     # importing numpy takes 0.1 s, which readers of intervals do not need
     import numpy as np
 
@@ -100,12 +95,11 @@ def speedup(
     if (left := turns_of([pair for pair, keep in zip(sound, kept[0], strict=True) if keep])) < FEWEST:
         why = f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
         return _estimate(*random_effects.by_ranks(np.array([_ratios_of_turns(sound)])), why, waited)
-    turns = [-1 - place if pair.turn is None else pair.turn for place, pair in enumerate(sound)]
     found = random_effects.fit(
         np.array([[pair.log_ratio for pair in sound]]),
         np.array([pair.reference for pair in sound], np.int64),
         np.array([[pair.baseline_first for pair in sound]], np.bool_),
-        np.array(turns, np.int64),
+        np.array(_turns(sound), np.int64),
         kept,
     )
     mass = np.array([history]) if history else random_effects.no_history()
@@ -121,15 +115,15 @@ def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str, waited: tuple
         ends[2] -= math.log(max(1 - waited[1], 1 / WIDEST))
         why = WAITED.format(*(100 * min(share, 1.0) for share in waited))
     if not ends[2] - ends[1] <= math.log(WIDEST):
-        return Estimate(None, why)
-    return Estimate(Interval(math.exp(ends[0]), math.exp(min(ends[:2])), math.exp(max(ends[0], ends[2]))))
+        return None, why
+    return Interval(math.exp(ends[0]), math.exp(min(ends[:2])), math.exp(max(ends[0], ends[2]))), ""
 
 
 def _ratios_of_turns(pairs: Sequence[Pair]) -> list[float]:
     """The mean log ratio of each of the contender's batches."""
     found: dict[int, list[float]] = {}
-    for place, pair in enumerate(pairs):
-        found.setdefault(-1 - place if pair.turn is None else pair.turn, []).append(pair.log_ratio)
+    for turn, pair in zip(_turns(pairs), pairs, strict=True):
+        found.setdefault(turn, []).append(pair.log_ratio)
     return [sum(ratios) / len(ratios) for ratios in found.values()]
 
 
@@ -169,7 +163,12 @@ def is_sound(pair: Pair) -> bool:
 
 def turns_of(pairs: Sequence[Pair]) -> int:
     """Number of the contender's batches in these pairs."""
-    return sum(pair.turn is None for pair in pairs) + len({pair.turn for pair in pairs} - {None})
+    return len(set(_turns(pairs)))
+
+
+def _turns(pairs: Sequence[Pair]) -> list[int]:
+    """The turn of each pair, a negative number for one that shares the contender's batch with no other."""
+    return [-1 - place if pair.turn is None else pair.turn for place, pair in enumerate(pairs)]
 
 
 def half_width(interval: Interval) -> float:
