@@ -195,7 +195,7 @@ class DeviceTime:
 
         with self.turns.watched(self.turns.stopped_kernels(world)):
             stop = self.probes.hold if drawn.kind == "held" else self.probes.replace
-            stop(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
+            stop(drawn, batch, self.turns.call_seconds, run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
             self.turns.end(side, world, batch)

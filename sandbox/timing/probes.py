@@ -166,7 +166,7 @@ class Probes:
                     self.turns.fill_in(side, world, batch, "call")
                 world.go()
                 if kind != "meaningful":
-                    (self.hold if kind == "held" else self.replace)(side, due, world, batch, seconds)
+                    (self.hold if kind == "held" else self.replace)(drawn, batch, seconds)
             self.turns.end(side, world, batch)
 
     def compare(self) -> None:
@@ -210,20 +210,13 @@ class Probes:
 
     # --- inputs that are replaced --------------------------------------------------------------------------------
 
-    def replace(
-        self,
-        side: TimedSide,
-        due: Due,
-        world: World,
-        batch: Batch,
-        seconds: float,
-        stopped: Callable[[], None] = lambda: None,
-    ) -> None:
+    def replace(self, drawn: Drawn, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
         """Stops a running batch a few times, each time replaces inputs of later calls, and continues it.
 
         At each stop the next call is one of them, which a kernel that works ahead has done. stopped(): called once, after the
         first stop.
         """
+        side, due, world = drawn.side, drawn.due, drawn.side.worlds[0]
         due.tries += 1
         replaced: list[int] = []
         begun, shown = 0, False
@@ -285,19 +278,12 @@ class Probes:
 
     # --- one rank that is stopped ------------------------------------------------------------------------------
 
-    def hold(
-        self,
-        side: TimedSide,
-        due: Due,
-        world: World,
-        batch: Batch,
-        seconds: float,
-        stopped: Callable[[], None] = lambda: None,
-    ) -> None:
+    def hold(self, drawn: Drawn, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
         """Stops one rank of a running batch, replaces the inputs of its next call, and continues it.
 
         stopped(): called after the stop.
         """
+        side, due, world = drawn.side, drawn.due, drawn.side.worlds[0]
         due.held_tries += 1
         rank = self.chance.choice(self._can_be_held)
         self._await_call(world, rank, batch.calls, seconds)
