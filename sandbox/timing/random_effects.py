@@ -90,8 +90,7 @@ class Fit:
     @property
     def precision(self) -> Floats:
         """[runs, grid, references] precision of the locations as estimates of the common mean."""
-        precision: Floats = 1 / (GRID[:, None] ** 2 + self.variances[:, None])
-        return precision
+        return 1 / (GRID[:, None] ** 2 + self.variances[:, None])
 
 
 # --- pairs with a slow batch -----------------------------------------------------------------------------------------------
@@ -116,8 +115,7 @@ def undisturbed(references: Floats, contender: Floats) -> Flags:
 
 def _quick(times: Floats) -> Flags:
     """[runs, batches] whether a batch is not much slower than the quick ones of its side."""
-    quick: Flags = times <= np.quantile(times, LOW_QUANTILE, axis=1, keepdims=True) + math.log(SLOW)
-    return quick
+    return times <= np.quantile(times, LOW_QUANTILE, axis=1, keepdims=True) + math.log(SLOW)
 
 
 def _near(times: Floats) -> Flags:
@@ -311,9 +309,7 @@ def learn(history: Floats, evidence: Floats) -> Floats:
 # --- the interval ----------------------------------------------------------------------------------------------------------
 
 
-def predict(
-    found: Fit, history: Floats, overhead_error: float = 0.0, contender_worlds: int = 1
-) -> tuple[Floats, Floats, Floats]:
+def predict(found: Fit, history: Floats, overhead_error: float = 0.0) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world has an offset of its own, too.
 
     history: [runs, grid] log mass.  overhead_error: standard error that is added.
@@ -324,7 +320,7 @@ def predict(
     middle = (share * found.locations[:, None]).sum(axis=2)
     stretch = (student(TAIL, found.freedom) / ERRORS)[:, None] ** 2
     noise = stretch * ((share**2 * found.variances[:, None]).sum(axis=2) + found.common[:, None])
-    offsets = GRID**2 * (1 / contender_worlds + (share**2).sum(axis=2))
+    offsets = GRID**2 * (1 + (share**2).sum(axis=2))
     deviation = np.sqrt(noise + offsets + overhead_error**2)
     return (weight * middle).sum(axis=1), -_upper(-middle, deviation, weight), _upper(middle, deviation, weight)
 
@@ -361,13 +357,11 @@ def _beyond(z: Floats) -> Floats:
     t = 1 / (1 + 0.2316419 * size)
     terms = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
     tail = np.exp(-(size**2) / 2) * terms / math.sqrt(2 * math.pi)
-    beyond: Floats = np.where(z >= 0, tail, 1 - tail)
-    return beyond
+    return np.where(z >= 0, tail, 1 - tail)
 
 
 def student(tail: float, freedom: Floats) -> Floats:
     """Quantile of Student's t distribution by Wallace's approximation: too wide by 1 % at 5 degrees of freedom, by 4 % at 3."""
     z = -NormalDist().inv_cdf(tail)
     stretched = z * (8 * freedom + 3) / (8 * freedom + 1)
-    quantile: Floats = np.sqrt(freedom * np.expm1(stretched**2 / freedom))
-    return quantile
+    return np.sqrt(freedom * np.expm1(stretched**2 / freedom))
