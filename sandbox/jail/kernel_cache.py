@@ -35,12 +35,8 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 
 def directory() -> Path:
     """The folder of artefacts: PKB_KERNEL_CACHE, which the engine sets, or the user's cache folder."""
-    named = os.environ.get("PKB_KERNEL_CACHE")
-    return (
-        Path(named)
-        if named
-        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pkb-arena" / "kernels"
-    )
+    named, base = os.environ.get("PKB_KERNEL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(named) if named else Path(base or Path.home() / ".cache") / "pkb-arena" / "kernels"
 
 
 def prepared() -> Path | None:

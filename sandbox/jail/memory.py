@@ -152,7 +152,7 @@ def held_bytes(pids: list[int], private: tuple[str, ...] = ()) -> int:
             own += sizes.get("Pss", 0) - sizes.get("Pss_Shmem", 0)
             shared += sizes.get("Pss_Shmem", 0)
             unmapped += sum(_new_bytes(facts, seen) for facts in _opened(pid, "/memfd:")) + _shared_memory(pid, seen)
-    unmapped += _files_bytes(pids, private)
+    unmapped += sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in _mounts(pids, private))
     return own + max(shared, unmapped)
 
 
@@ -200,11 +200,6 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
         total += facts.st_blocks * 512
     seen.update(extents)
     return total + sum(extents.values())
-
-
-def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:
-    """Bytes of the files in these mounts, which the whole world shares."""
-    return sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in _mounts(pids, private))
 
 
 def _mounts(pids: list[int], private: tuple[str, ...]) -> list[os.statvfs_result]:

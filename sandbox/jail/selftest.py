@@ -155,14 +155,11 @@ def _sockets(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
 
     def tcp() -> bool:
         port = facts["port"]
-        return any(
-            _works(attempt)
-            for attempt in (
-                lambda: _connects(socket.AF_INET, ("127.0.0.1", port)),
-                lambda: _connects(socket.AF_INET, ("0.0.0.0", port)),
-                lambda: _connects(socket.AF_INET6, ("::ffff:127.0.0.1", port)),
-                lambda: socket.socket().sendto(b"x", MSG_FASTOPEN, ("127.0.0.1", port)) > 0,
-            )
+        return _one_works(
+            lambda: _connects(socket.AF_INET, ("127.0.0.1", port)),
+            lambda: _connects(socket.AF_INET, ("0.0.0.0", port)),
+            lambda: _connects(socket.AF_INET6, ("::ffff:127.0.0.1", port)),
+            lambda: socket.socket().sendto(b"x", MSG_FASTOPEN, ("127.0.0.1", port)) > 0,
         )
 
     def path_socket() -> bool:
@@ -171,12 +168,9 @@ def _sockets(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
 
     def path_datagrams() -> bool:
         os.chdir(facts["sockets"])
-        return any(
-            _works(attempt)
-            for attempt in (
-                lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", "datagram") == 1,
-                lambda: socket.socketpair(type=socket.SOCK_DGRAM)[0].sendto(b"x", "datagram") == 1,
-            )
+        return _one_works(
+            lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", "datagram") == 1,
+            lambda: socket.socketpair(type=socket.SOCK_DGRAM)[0].sendto(b"x", "datagram") == 1,
         )
 
     def strangers() -> bool:
@@ -304,14 +298,11 @@ def _terminal() -> bool:
 
 def _sets_timers() -> bool:
     """Whether an event that needs no running process can be set for later."""
-    return any(
-        _works(attempt)
-        for attempt in (
-            lambda: _libc.timerfd_create(time.CLOCK_MONOTONIC, 0) >= 0,
-            lambda: _libc.signalfd(-1, (ctypes.c_ulong * 16)(), 0) >= 0,
-            lambda: signal.setitimer(signal.ITIMER_REAL, END_SECONDS) == (0.0, 0.0),
-            lambda: _libc.syscall(IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())) == 0,
-        )
+    return _one_works(
+        lambda: _libc.timerfd_create(time.CLOCK_MONOTONIC, 0) >= 0,
+        lambda: _libc.signalfd(-1, (ctypes.c_ulong * 16)(), 0) >= 0,
+        lambda: signal.setitimer(signal.ITIMER_REAL, END_SECONDS) == (0.0, 0.0),
+        lambda: _libc.syscall(IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())) == 0,
     )
 
 
@@ -327,10 +318,14 @@ def _memory() -> dict[str, Callable[[], bool]]:
     }
 
 
-def _works(attempt: Callable[[], bool]) -> bool:
+def _works(attempt: Callable[[], object]) -> bool:
     with contextlib.suppress(Exception):
         return bool(attempt())
     return False
+
+
+def _one_works(*attempts: Callable[[], object]) -> bool:
+    return any(map(_works, attempts))
 
 
 def main() -> None:

@@ -173,12 +173,9 @@ def kill_tree(pid: int) -> bool:
     deadline = time.monotonic() + KILL_SECONDS
     killed: set[int] = set()
     while True:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGSTOP)
+        pause([pid])
         pids = signal_tree(pid, signal.SIGSTOP)
-        for target in reversed(tree(pid)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(target, signal.SIGKILL)
+        send(reversed(tree(pid)), signal.SIGKILL)
         killed.update(pids)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,7 +1,6 @@
 """The processes of a world, which are stopped, checked and killed together."""
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -144,10 +143,9 @@ class WorldProcess:
         """Continues all processes and makes those with a handler print their stacks."""
         self.resume()
         for pid in self._first.tree():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
-                if processes.handles(pid, signal.SIGUSR1):
-                    os.kill(pid, signal.SIGUSR1)
+            processes.resume([pid])
+            if processes.handles(pid, signal.SIGUSR1):
+                processes.send([pid], signal.SIGUSR1)
 
     # --- memory and the end ----------------------------------------------------------------------------------
 
@@ -213,10 +211,8 @@ def ask_to_end(tree: Callable[[], list[int]]) -> None:
     tree(): the world's processes, the first process first. Waits at most END_SECONDS.
     """
     seen = tree()
-    for process in seen[:2]:  # bubblewrap, and the first program
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            with contextlib.suppress(OSError):
-                os.kill(process, number)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        processes.send(seen[:2], number)  # bubblewrap, and the first program
     until = time.monotonic() + END_SECONDS
     while any(processes.runs(process) for process in seen) and time.monotonic() < until:
         time.sleep(0.002)
