@@ -55,7 +55,8 @@ class CorrectnessCheck:
             self.check()
         except (Failed, WorldFailed, Deadline) as error:
             verdict, failure = self.explain(error)
-        self.emit(self.checked(verdict, failure))
+        seconds, rule = self.timer.monotonic() - self.started, self.paper_rule() or ""
+        self.emit(Checked(run_id=self.run.run_id, verdict=verdict, seconds=seconds, failure=failure, paper_rule=rule))
         return verdict, failure
 
     def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
@@ -101,16 +102,6 @@ class CorrectnessCheck:
             self.seconds["compile"] = self.seconds.get("compile", 0.0) + now - self.compile_started
             self.compile_started = None
             self.emit(PhaseEnded(run_id=self.run.run_id, phase="compile", seconds=self.seconds["compile"]))
-
-    def checked(self, verdict: Verdict, failure: Failure | None) -> Checked:
-        """The correctness verdict as an event."""
-        return Checked(
-            run_id=self.run.run_id,
-            verdict=verdict,
-            seconds=self.timer.monotonic() - self.started,
-            failure=failure,
-            paper_rule=self.paper_rule() or "",
-        )
 
     def paper_rule(self) -> str | None:
         """ "match" or "mismatch" under upstream's rule; None before the first comparison."""

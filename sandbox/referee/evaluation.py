@@ -61,12 +61,6 @@ class Evaluation:
         self.give_way: Callable[[Callable[[], None]], float] = lambda stop: 0.0
         """Lets more urgent runs go first, between rounds; takes a function that stops all worlds, returns seconds."""
 
-    def new_rounds(self, baseline_side: TimedSide) -> Rounds:
-        """The timing of this run, from its start."""
-        correctness = self.correctness
-        contender_side = TimedSide(correctness.exchange, [correctness.contender], Observations())
-        return Rounds(correctness.run, Turns(correctness.run.setting, baseline_side, contender_side), self.peaks)
-
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception.
 
@@ -96,8 +90,10 @@ class Evaluation:
         Raises:
             Failed, WorldFailed, Deadline: timing ended early.
         """
+        run, exchange = self.correctness.run, self.correctness.exchange
         while True:
-            self.rounds = self.new_rounds(baseline_side)
+            contender_side = TimedSide(exchange, [exchange.contender], Observations())
+            self.rounds = Rounds(run, Turns(run.setting, baseline_side, contender_side), self.peaks)
             try:
                 self._measure(self.rounds)
                 return
@@ -267,17 +263,9 @@ class Versus:
         """The contender's result with the rival's in it. It has a speedup only if both passed."""
         result = self.evaluation.result(*mine)
         if theirs[0] is not Verdict.PASS:
-            result = msgspec.structs.replace(
-                result,
-                speedup=None,
-                baseline_us=None,
-                contender_us=None,
-                roofline=None,
-                outcome="",
-                clock="",
-                told="",
-                advice="",
-            )
+            figures = dict.fromkeys(("speedup", "baseline_us", "contender_us", "roofline"))
+            words_on_speed = dict.fromkeys(("outcome", "clock", "told", "advice"), "")
+            result = msgspec.structs.replace(result, **figures, **words_on_speed)
         digest = self.sides[1].run.kernel.sha256
         verdict, failure = theirs
         words = failure_words(failure) if failure else ""

@@ -39,8 +39,7 @@ class Contenders:
 
     def open_spares(self) -> None:
         """Opens the problem in spares that have started, without waiting for them."""
-        setting = self._setting
-        if setting is None:
+        if (setting := self._setting) is None:
             return
         for world in list(self.spares):
             try:
@@ -51,8 +50,7 @@ class Contenders:
     def tend_spares(self) -> None:
         """Opens the problem in spares, and starts the next one when all have it open."""
         self.open_spares()
-        setting = self._setting
-        if setting is None:
+        if (setting := self._setting) is None:
             return
         if 0 < len(self.spares) < SPARES and all(world.has_open(setting) for world in self.spares):
             with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
