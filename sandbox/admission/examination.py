@@ -20,6 +20,7 @@ from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
 from sandbox.protocol.messages import TRIALS, OutputFinding
 from sandbox.protocol.verdict import Verdict
+from sandbox.rank.kernel_module import overlaps
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
@@ -107,7 +108,7 @@ class Examination:
             seconds.append(time.perf_counter() - started)
         self.row.first_ms, self.row.call_ms = (round(each * 1e3, 2) for each in seconds)
         written = [name for name in tensors if not same_bits(tensors[name], before[name])]
-        self.row.mutated = _united(everyone(written))
+        self.row.mutated = list(dict.fromkeys(name for each in everyone(written) for name in each))
         if not self.check.may_alias:
             result = returned["returned"] if self.code.problem.mutates else returned
             self.row.alias = anyone(_aliased(flatten(result), tensors)) or UNSET
@@ -120,8 +121,7 @@ class Examination:
             expected = self.comparison.expected(tensors, plain)
         except OracleDiffers as error:
             differs = str(error)
-        differs = anyone(differs)
-        if differs is not None:
+        if (differs := anyone(differs)) is not None:
             self.row.problem = differs
         if differs is not None or expected is None:
             return None
@@ -372,16 +372,9 @@ def _differ(a: Output, b: Output) -> bool:
     return any(not same_bits(x, y) for (_, x), (_, y) in zip(a[1], b[1], strict=True))
 
 
-def _united(lists: list[list[str]]) -> list[str]:
-    return list(dict.fromkeys(name for each in lists for name in each))
-
-
 def _aliased(output: Output, tensors: Leaves) -> str | None:
-    spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors.values()]
-    for name, t in output[1]:
-        if t.numel() and any(low <= t.data_ptr() < high for low, high in spans):
-            return name
-    return None
+    given = tensors.values()
+    return next((name for name, t in output[1] if t.numel() and any(overlaps(t, each) for each in given)), None)
 
 
 def _narrow(expected: Expected) -> str | None:

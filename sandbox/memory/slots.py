@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from sandbox.memory.host import TensorPlace, up
-from sandbox.memory.trees import flatten, unflatten
+from sandbox.memory.trees import Leaves, flatten, unflatten
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,10 +41,6 @@ WRITTEN = 0x5045_4E5F_444F_4E45
 POISON = 0xA5
 _POISON_WORD = int.from_bytes(bytes([POISON]) * 8, "little", signed=True)
 FIRST_LEAF = up(_HEAD.size + TEXT)
-
-
-Leaves = list[tuple[str, torch.Tensor]]
-"""The tensors of an output with their names, as `flatten` gives them."""
 
 
 class DoesNotFit(ValueError):

@@ -21,16 +21,8 @@ from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
+from sandbox.rank import kernel_module
 from sandbox.rank.iterations import Iterations
-from sandbox.rank.kernel_module import (
-    KernelRefused,
-    deepest,
-    describe,
-    failure_kind,
-    kernel_line,
-    load_solution,
-    run_checked,
-)
 from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank, Reported
@@ -79,10 +71,10 @@ class ContenderRank(Rank):
 
     def blame(self, error: BaseException) -> None:
         """Reports an exception of the kernel's code, with the kernel's line."""
-        own = not self.kernel_folder or deepest(error, self.kernel_folder) == self.kernel_path
-        line = (getattr(error, "line", None) if own else None) or kernel_line(error, self.kernel_path)
-        kind = failure_kind(error, loading=self.solution is None)
-        self.fail(kind, describe(error, self.kernel_path, self.kernel_folder), int(line or 0))
+        own = not self.kernel_folder or kernel_module.deepest(error, self.kernel_folder) == self.kernel_path
+        line = (getattr(error, "line", None) if own else None) or kernel_module.kernel_line(error, self.kernel_path)
+        kind = kernel_module.failure_kind(error, loading=self.solution is None)
+        self.fail(kind, kernel_module.describe(error, self.kernel_path, self.kernel_folder), int(line or 0))
 
     # --- before the kernel ---------------------------------------------------------------------------------
 
@@ -129,9 +121,10 @@ class ContenderRank(Rank):
         build.kernel_digest = order.sha256
         self.solution = None
         self.output_copies = OutputCopies(self.device.holds_results)
+        parameters = self.code.problem.parameters
         try:
-            self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters, order.folder)
-        except KernelRefused as refused:
+            self.solution = kernel_module.load_solution(order.source, self.kernel_path, parameters, order.folder)
+        except kernel_module.KernelRefused as refused:
             self.fail(refused.kind, str(refused), refused.line)
             return
         self.say(Kind.LOADED)
@@ -212,12 +205,8 @@ class ContenderRank(Rank):
         """Sends DONE, which stops the referee's clock, and then delivers unsealed outputs."""
         self.say(Kind.DONE, self.output_copies.report)
         if not self.device.sealed:
-            self.deliver()
+            self.device.deliver(self.iterations.used_out)
             self.say(Kind.DELIVERED)
-
-    def deliver(self) -> None:
-        """Delivers unsealed outputs of the armed slots."""
-        self.device.deliver(self.iterations.used_out)
 
     def timed_batch(self) -> None:
         """Makes the calls one after another and passes each output to the output copies.
@@ -257,10 +246,10 @@ class ContenderRank(Rank):
         """Runs the checked first calls. Their results are kept for `recopy`."""
         assert self.solution is not None
         try:
-            self.results = run_checked(
+            self.results = kernel_module.run_checked(
                 self.solution, self.iterations, self.device.synchronize, partial(operator.setitem, self.begun, 0)
             )
-        except KernelRefused as refused:
+        except kernel_module.KernelRefused as refused:
             self.fail(refused.kind, str(refused))
             raise Reported from None
 
@@ -269,5 +258,5 @@ class ContenderRank(Rank):
         for result, iteration in zip(self.results, self.iterations.armed, strict=True):
             iteration.slot.pack(*flatten(result))
         self.device.synchronize()
-        self.deliver()
+        self.device.deliver(self.iterations.used_out)
         self.say(Kind.RECOPIED)

@@ -129,7 +129,7 @@ class Iterations:
                 slot.lay_out(self.outline)
         slots.write_headers(self.outputs, self.out_bytes, first, count, self.outline)
 
-    def expect(self, structure: str, leaves: slots.Leaves, room: int) -> None:
+    def expect(self, structure: str, leaves: list[tuple[str, torch.Tensor]], room: int) -> None:
         """Prepares for outputs like this one. Raises DoesNotFit."""
         self.outline = slots.Outline(structure, leaves, room, self.out_bytes, self.outputs.device)
 

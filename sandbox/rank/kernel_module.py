@@ -219,7 +219,7 @@ def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, paramete
     """Raises KernelRefused if the result is an argument or a view of one."""
     for path, returned in flatten(result)[1]:
         for name, tensor in given.items():
-            if returned.numel() and _overlaps(returned, tensor):
+            if returned.numel() and overlaps(returned, tensor):
                 named = _argument(tensor, arguments, parameters) or name
                 raise KernelRefused(
                     Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {named}; return a fresh tensor"
@@ -229,16 +229,16 @@ def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, paramete
 def _argument(tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
     """The name of the baseline's parameter that gets an input, with the place in a list; empty if there is none."""
     for (name, _), argument in zip(parameters, arguments, strict=False):
-        if isinstance(argument, torch.Tensor) and _overlaps(argument, tensor):
+        if isinstance(argument, torch.Tensor) and overlaps(argument, tensor):
             return name
         if isinstance(argument, list | tuple):
             for place, part in enumerate(argument):
-                if isinstance(part, torch.Tensor) and _overlaps(part, tensor):
+                if isinstance(part, torch.Tensor) and overlaps(part, tensor):
                     return f"{name}[{place}]"
     return ""
 
 
-def _overlaps(part: torch.Tensor, whole: torch.Tensor) -> bool:
+def overlaps(part: torch.Tensor, whole: torch.Tensor) -> bool:
     """Whether a tensor begins within another one's memory."""
     begin = whole.data_ptr()
     return begin <= part.data_ptr() < begin + whole.numel() * whole.element_size()

@@ -61,12 +61,12 @@ class TrustedRank(Rank):
             messages.Reveal: self.reveal,
             messages.TakeOutputs: self.take,
             messages.CompareOutputs: self.judge,
-            messages.CheckPoison: self.check_poison,
+            messages.CheckPoison: lambda order, fds: self.reply(order, self.arenas.touched(order.sides)),
             messages.LookAhead: self.look_ahead,
             messages.DrawAgain: self.draw_again,
-            messages.MeasurePeaks: self.measure_peaks,
+            messages.MeasurePeaks: lambda order, fds: self.reply(order, self.device.peaks()),
             messages.MeasureTransfers: self.measure_transfers,
-            messages.Sync: self.sync,
+            messages.Sync: lambda order, fds: self.reply(order, order.number),
         }
 
     def close_problem(self) -> None:
@@ -228,18 +228,6 @@ class TrustedRank(Rank):
             elements = {slot: sum(tensor.numel() for _, tensor in self.plain(slot)[1]) for slot in some}
             missing = missing and elements[ended] > 0
         self.reply(order, messages.LookedAhead(written, missing))
-
-    def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:
-        """Checks that the whole output arenas are still poisoned."""
-        self.reply(order, self.arenas.touched(order.sides))
-
-    def sync(self, order: messages.Sync, fds: list[int]) -> None:
-        """Sends a number back after all earlier answers."""
-        self.reply(order, order.number)
-
-    def measure_peaks(self, order: messages.MeasurePeaks, fds: list[int]) -> None:
-        """Measures the peaks of this machine (collective)."""
-        self.reply(order, self.device.peaks())
 
     def measure_transfers(self, order: messages.MeasureTransfers, fds: list[int]) -> None:
         """Measures the times of transfers between every two ranks (collective)."""

@@ -202,7 +202,9 @@ class Comparison:
                 each.append(self._distance_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
             found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
         else:
-            found = distance_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
+            found = distance_of_slots(
+                theirs, baseline, chosen, size, room, lambda plain: self.beside(named(plain.structure, plain.tensors))
+            ).to(self.setting.device)
         self.reduce(found)
         return found
 
@@ -238,9 +240,6 @@ class Comparison:
     def free_order(self) -> bool:
         """Whether the problem leaves the order of its outputs free."""
         return getattr(self.code.inputs, "canonical", None) is not None
-
-    def _beside_slot(self, baseline: slots.Unpacked) -> list[Limits]:
-        return self.beside(named(baseline.structure, baseline.tensors))
 
     def beside(self, baseline: list[tuple[str, torch.Tensor]]) -> list[Limits]:
         """The limits of the difference from these baseline outputs, for outputs whose usual errors are known."""
