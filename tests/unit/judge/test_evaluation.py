@@ -98,17 +98,6 @@ def test_without_rounds_a_kernel_is_only_checked() -> None:
     assert "time" not in [event.phase for event in machine.of(PhaseStarted)]
 
 
-def test_a_kernel_that_is_wrong_is_not_timed() -> None:
-    machine = gpu()
-    machine.oracle.finding = lambda rank, order, slot: wrong()
-    result = judged(machine)
-    assert result.verdict is Verdict.WRONG_RESULT
-    assert (result.rounds, result.speedup) == (0, None)
-    assert result.error is not None
-    assert result.error.rms == 1.0
-    assert result.detail.startswith("check, rank 0: ")
-
-
 @pytest.mark.parametrize(
     ("kernel", "verdict"),
     [

@@ -72,7 +72,10 @@ def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> N
     machine.faults["reference"] = [[Fault(Kind.OPEN)], [Fault(Kind.OPEN)]]  # they never answer
     machine.referee().judge(machine.run(rounds=6))
     found = told()
-    assert result(found).verdict is Verdict.WRONG_RESULT
+    judged = result(found)
+    assert (judged.verdict, judged.rounds, judged.speedup) == (Verdict.WRONG_RESULT, 0, None)
+    assert judged.error is not None
+    assert (judged.error.rms, judged.detail[:15]) == (1.0, "check, rank 0: ")
     assert [e.phase for e in found if isinstance(e, PhaseStarted)] == ["prepare", "load", "check"]
 
 
