@@ -73,7 +73,7 @@ def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
         app.process.send("\x1b[15;2~")  # shift+F5, as xterm and tmux send it
         app.shows("gloo baseline", "baseline", "✓ PASS")
         app.process.send("\x1b[1;2P")  # shift+F1
-        app.shows("with a name: copies")
+        app.shows("enter opens or adds")
         app.process.send("\x11")
         assert app.ends() == 0
 
