@@ -58,9 +58,9 @@ def place_of(failure: Failure | None, files: Collection[str]) -> tuple[str, int]
     """The file and the line of a failure: the last call in a file of the kernel, or a compiler's first message."""
     if failure is None:
         return None
-    text = output_of(failure)
+    text = output_of(failure) if files else ""  # asked at each draw; a kernel of one file has one place
     named = [place for row in text.splitlines() if (place := named_place(row)) and place[0] in (MAIN, *files)]
-    found = named[-1 if 'File "' in text else 0] if files and named else (MAIN, failure.line)
+    found = named[-1 if 'File "' in text else 0] if named else (MAIN, failure.line)
     return (found[0], found[1]) if found[1] is not None else None
 
 
