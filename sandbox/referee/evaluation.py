@@ -46,9 +46,9 @@ class Evaluation:
     def __init__(
         self, correctness: CorrectnessCheck, peaks: Peaks, open_baseline: Callable[[], TimedSide] | None
     ) -> None:
-        """open_baseline: returns the reference worlds, or the rival's world. Called once a kernel has passed the check.
+        """open_baseline: returns the side of the reference worlds; called by `judge` once the kernel has passed the check.
 
-        None: correctness only.
+        None: correctness only, or a run between two, which times its kernels by `measure`.
         """
         self.correctness = correctness
         self.peaks = peaks
