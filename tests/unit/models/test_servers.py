@@ -1,17 +1,26 @@
 """Differences between servers of one protocol: names of fields, parts in place of texts, answers without a stream."""
 
+import html
 import json
+import textwrap
 from typing import Any
 
+import httpx
 import pytest
 from model_server import KEY, ModelServer, Reply, Seen, raw, status, streamed
 
 from arena.errors import PlayerFailed
 from arena.models import stream as streaming
-from arena.models.answer import ModelAnswer
-from arena.models.conversation import AnyPiece, Conversation, Message, Thought
+from arena.models.answer import ModelAnswer, kernel_of, whole_kernel
+from arena.models.budget import Spent
+from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Thought
 from arena.models.model import open_model
+from arena.models.stand_in import answer, serve
+from arena.paths import Paths
+from arena.players.prompt import build_prompt
+from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
+from problems.catalogue import load_catalogue
 
 ASK = Conversation("", (Message("user", "a kernel, please"),))
 
@@ -170,3 +179,202 @@ async def test_an_account_without_credit_is_not_asked_again(model_server: ModelS
         await ask(model_server)
     assert raised.value.advice == "the account has no credit"
     assert len(model_server.seen) == 1
+
+
+def kernel_source(text: str) -> str:
+    return kernel_of(text).source
+
+
+CATALOGUE = load_catalogue()
+
+
+@pytest.mark.parametrize("name", ["1", "8", "13", "63"])
+def test_stand_in_answers_with_kernel_despite_example(name: str, paths: Paths) -> None:
+    problem = CATALOGUE.find(name)
+    setting = choose_setting(problem, Choice(world=2, device="cpu", preset="tiny"), Settings())
+    prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)
+    assert prompt.shots == 1
+    whole = str(prompt)
+    right = kernel_source(answer(whole, able=0.6, drawn=0.59))
+    assert right.strip() == (problem.house_source or problem.baseline_source).strip()
+    in_words, unreadable, twice_the_result = (answer(whole, able=0.6, drawn=drawn) for drawn in (0.6, 0.7, 0.85))
+    assert "```" not in in_words
+    with pytest.raises(SyntaxError):
+        compile(kernel_source(unreadable), "kernel.py", "exec")
+    assert problem.baseline_source.strip() in twice_the_result
+    assert kernel_source(twice_the_result).strip() != problem.baseline_source.strip()
+
+
+def test_answer_comes_whole_unless_a_stream_is_asked() -> None:
+    server = serve(lambda prompt: iter((prompt, "!")))
+    url = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
+    asked = {"messages": [{"role": "user", "content": "hello"}]}
+    try:
+        whole = httpx.post(url, json=asked).json()
+        lines = httpx.post(url, json={**asked, "stream": True}).text.split("\n\n")
+    finally:
+        server.shutdown()
+    assert whole["choices"] == [
+        {"index": 0, "message": {"role": "assistant", "content": "hello!"}, "finish_reason": "stop"}
+    ]
+    assert [json.loads(line[6:])["choices"][0]["delta"].get("content") for line in lines[:3]] == ["hello", "!", None]
+
+
+K = '''"""Adds with one kernel."""
+import torch.distributed as dist
+from sandbox.kit import cuda
+
+SOURCE = r"""
+#include <cuda_runtime.h>
+template <typename T>
+__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "a"; } }
+"""
+N = 4
+
+
+def solution(tensor: "list[int]"):
+    total = tensor.clone()
+
+    dist.all_reduce(total)
+    return total
+'''
+CALL = {"name": "run", "arguments": {"source": K}}
+NESTED = {"name": "run", "arguments": json.dumps({"source": K})}
+ADDED = "".join(f"+{line}\n" for line in K.splitlines())
+FORMS = {
+    "hermes": f"I try it.\n<tool_call>\n{json.dumps(CALL)}\n</tool_call>",
+    "hermes_nested": f"<tool_call>{json.dumps(NESTED)}</tool_call>",
+    "hermes_raw_line_ends": '<tool_call>\n{"name": "run", "arguments": {"source": "'
+    + K.replace("\\", "\\\\").replace('"', '\\"')
+    + '"}}\n</tool_call>',
+    "qwen": f"<tool_call>\n<function=run>\n<parameter=source>\n{K}</parameter>\n</function>\n</tool_call>",
+    "qwen_unclosed": f"<tool_call>\n<function=run>\n<parameter=source>\n{K}",
+    "invoke": f'<function_calls><invoke name="run"><parameter name="source">{K}</parameter></invoke></function_calls>',
+    "invoke_escaped": f'<invoke name="run"><parameter name="source">{html.escape(K)}</parameter></invoke>',
+    "glm": f"<tool_call>run\n<arg_key>source</arg_key>\n<arg_value>{K}</arg_value>\n</tool_call>",
+    "llama": f"<function=run>{json.dumps(CALL['arguments'])}</function>",
+    "python_tag": f"<|python_tag|>{json.dumps(CALL)}<|eom_id|>",
+    "python_tag_code": f"<|python_tag|>{K}<|eom_id|>",
+    "pythonic": f"[run(source={K!r})]",
+    "pythonic_fenced": f"```tool_code\nprint(run(source={K!r}))\n```",
+    "mistral": f"[TOOL_CALLS][{json.dumps(CALL)}]",
+    "mistral_args": f"[TOOL_CALLS]run[ARGS]{json.dumps(CALL['arguments'])}",
+    "sections": "<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0<|tool_call_argument_begin|>"
+    f"{json.dumps(CALL['arguments'])}<|tool_call_end|><|tool_calls_section_end|>",
+    "deepseek": f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>run\n```json\n"
+    f"{json.dumps(CALL['arguments'])}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "harmony": f"<|channel|>commentary to=functions.run <|constrain|>json<|message|>{json.dumps(CALL['arguments'])}<|call|>",
+    "granite": f"<|tool_call|>[{json.dumps(CALL)}]",
+    "lm_studio": f"[TOOL_REQUEST]\n{json.dumps(CALL)}\n[END_TOOL_REQUEST]",
+    "react": f"Thought: try\nAction: run\nAction Input: {json.dumps(CALL['arguments'])}",
+    "openai_object": json.dumps({"tool_calls": [{"type": "function", "function": NESTED}]}),
+    "json_code": json.dumps({"thoughts": "one", "code": K}),
+    "json_fenced": f"```json\n{json.dumps({'code': K}, indent=2)}\n```",
+    "json_fence_within": json.dumps({"answer": f"```python\n{K}```"}),
+    "json_lines": json.dumps({"code": K.splitlines()}),
+    "json_files": json.dumps({"files": {"kernel.py": K}}),
+    "python_dict": repr({"code": K}),
+    "tag_kernel": f"<kernel>\n{K}</kernel>",
+    "tag_attributes": f'<file path="kernel.py" language="python">\n{K}</file>\nDone.',
+    "tag_cdata": f"<answer><![CDATA[\n{K}]]></answer>",
+    "tag_fence_within": f"<kernel>\n```\n{K}```\n</kernel>",
+    "python_brackets": f"[PYTHON]\n{K}[/PYTHON]",
+    "prose": f"Sure, here is the kernel:\n\n{K}\nIt works because all ranks make the same call.\n\nIs that right?",
+    "prose_long": "I think about it.\n" * 30 + f"\n{K}\nIt works.",
+    "prose_touching": f"Here it is:\n{K}Done. It works.",
+    "prose_one_word": f"Here:\n\n{K}\nEnjoy\n",
+    "prose_indented": f"The kernel is:\n\n{textwrap.indent(K, '    ')}\nGood luck with it.",
+    "diff": f"```diff\n{ADDED}```",
+    "diff_with_head": f"```diff\n--- /dev/null\n+++ b/kernel.py\n@@ -0,0 +1,20 @@\n{ADDED}```",
+    "patch": f"*** Begin Patch\n*** Add File: kernel.py\n{ADDED}*** End Patch",
+    "search_replace": f"kernel.py\n<<<<<<< SEARCH\n=======\n{K}>>>>>>> REPLACE",
+    "writefile": f"```python\n%%writefile kernel.py\n{K}```",
+    "writefile_bare": f"%%writefile kernel.py\n{K}",
+    "magics": f"```python\n%%time\n!pip install ninja\n{K}```",
+    "heredoc": f"```bash\ncat > kernel.py <<'EOF'\n{K}EOF\npython kernel.py\n```",
+    "heredoc_behind": f"cat <<'END' > kernel.py\n{K}END",
+    "heredoc_in_call": json.dumps({"name": "bash", "arguments": {"command": f"cat > kernel.py <<'EOF'\n{K}EOF\n"}}),
+    "diff_in_words": f"The patch:\n\ndiff --git a/k b/k\n--- /dev/null\n+++ b/k\n@@ -0,0 +1 @@\n{ADDED}\nDone.",
+    "writes_a_file": f"```python\nwith open('kernel.py', 'w') as file:\n    file.write({K!r})\n```",
+    "writes_a_file_in_heredoc": f"```bash\npython3 - <<'EOF'\nopen('kernel.py', 'w').write(r'''{K}''')\nEOF\n```",
+    "call_in_words": f"I call default_api.run(source={K!r}) now. It is right.",
+    "backticks": f"{{code: `{K}`}}",
+    "yaml": f"thoughts: one\ncode: |\n{textwrap.indent(K, '  ')}done: true\n",
+    "notebook": json.dumps(
+        {
+            "cells": [
+                {"cell_type": "code", "source": K[: K.index("N =")].splitlines(keepends=True)},
+                {"cell_type": "markdown", "source": ["No"]},
+                {"cell_type": "code", "source": K[K.index("N =") :]},
+            ]
+        }
+    ),
+    "windows": f"<kernel>\n{K}</kernel>".replace("\n", "\r\n"),
+    "copied_from_a_page": f"```python\n{K}```".replace("    ", "\u00a0\u00a0\u00a0\u00a0"),
+    "xml_fence": f"```xml\n<kernel>\n{K}</kernel>\n```",
+    "begin_end": f"--- BEGIN KERNEL ---\n{K}--- END KERNEL ---",
+    "session": "".join(f">>> {line}\n" for line in K.splitlines()),
+    "numbered": "".join(f"{number:3} | {line}\n" for number, line in enumerate(K.splitlines(), 1)),
+    "quoted": "".join(f"> {line}\n" for line in K.splitlines()),
+    "after_reasoning": f"<think>Maybe {json.dumps({'code': 'def solution(x): return 0'})}</think>\n{json.dumps({'code': K})}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whole_kernel_is_taken(form: str) -> None:
+    assert kernel_of(FORMS[form]).source == K
+
+
+def test_several_files_are_taken_together() -> None:
+    files = {"kernel.py": K, "ops/sum.cu": "__global__ void f();\n"}
+    heredocs = "".join(f"cat > {name} <<'EOF'\n{text}EOF\n" for name, text in files.items())
+    for text in (json.dumps({"files": files}), f"```bash\n{heredocs}```"):
+        kernel = kernel_of(text)
+        assert (kernel.source, kernel.files) == (K, {"ops/sum.cu": files["ops/sum.cu"].encode()})
+
+
+@pytest.mark.parametrize("form", ["hermes", "qwen", "json_code", "tag_kernel", "heredoc_behind", "patch", "diff"])
+def test_cut_answer_has_only_closed_forms(form: str) -> None:
+    cut = FORMS[form].rindex("return total")
+    assert whole_kernel(FORMS[form] + "\nAnd so").source == K
+    assert whole_kernel(FORMS[form][: cut + len("return total")]).source == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```diff\n@@ -1,3 +1,3 @@\n def solution(x):\n-    return x\n+    return x + 1\n```",
+        '<tool_call>\n{"name": "run", "arguments": {"source": "def solution(x):',
+        '{"code": "def solution(x:"}',
+        "<kernel>def solution(x) is hard</kernel>",
+        "A function def solution(x) is needed.",
+    ],
+)
+def test_half_a_kernel_is_not_taken(text: str) -> None:
+    assert kernel_of(text).source == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 100_000, '{"a":' * 50_000, "<a>" * 50_000, "x = 1\n" * 20_000 + "def solution("]
+)
+@pytest.mark.timeout(120)
+def test_hostile_answer_is_read_at_once(text: str) -> None:
+    assert kernel_of(text + " solution").source == ""
+
+
+def test_calls_as_text_are_told() -> None:
+    answer = ModelAnswer(
+        '<tool_call>\n{"name": "kit_docs", "arguments": {"page": "symm"}}\n</tool_call>', Finish("stop"), Spent()
+    )
+    assert (answer.outcome, answer.calls_as_text) == ("prose", True)
+    assert "tool call as text" in answer.reason
+    assert not ModelAnswer("I would call run.", Finish("stop"), Spent()).calls_as_text
+
+
+@pytest.mark.parametrize("line", ["    dist.all_reduce(total", "    return total total", "total = = 1", "def more(:"])
+def test_broken_code_is_not_cut_to_whole_kernel(line: str) -> None:
+    """Its verdict must say what is broken."""
+    broken = f"{K}{line}\n"
+    assert kernel_of(f"Here it is:\n\n```python\n{broken}```\nDone.").source == broken
+    assert kernel_of(f"Here it is:\n\n{broken}").source == ""
+    assert kernel_of(f"Here it is:\n\n{broken}\nIt works.").source == ""

@@ -1,15 +1,17 @@
 """The index of results: standings, and rebuilding it from journals when it is lost."""
 
 import asyncio
+import csv
 import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import msgspec
 import pytest
-from stored_runs import entry_in
+from stored_runs import entry_in, ran, record
 from stored_runs import header as run_header
 from stored_runs import result as run_result
 from waiting import PATIENCE_S
@@ -21,11 +23,14 @@ from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import RunRecord, record_of
+from arena.records.ranking import Measurement, ranked
+from arena.records.run_record import RunRecord, Unrun, record_of
+from arena.records.run_table import HEADINGS, NOTES, best_times, read_notes, run_cells, write_note
 from arena.runs.engine import ResultRecorder
 from arena.runs.judge import Notice
 from arena.workspace.kernels import Workspace, content_hash
 from sandbox.protocol.events import Finished, Interval, Judged, Result, Setting, Speedup
+from sandbox.protocol.result import Microseconds
 from sandbox.protocol.verdict import Verdict
 
 
@@ -273,3 +278,132 @@ def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) 
         process.stdin.flush()
     told = [process.communicate(timeout=PATIENCE_S) for process in started]
     assert [out.strip() for out, _ in told] == ["20"] * 4, told
+
+
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_row_has_medians_and_interval() -> None:
+    entry = record("r", faster=1.5, baseline_us=Microseconds(150.0, None), contender_us=Microseconds(100.0, None))
+    cells = run_cells(entry, "two-shot, ring=2")
+    assert [cells[name] for name in ("speedup", "low", "high")] == ["1.500", "1.400", "1.600"]
+    assert [cells[name] for name in ("µs", "baseline µs", "clock")] == ["100.0", "150.0", "end-to-end"]
+    assert (cells["note"], cells["setting"]) == ("two-shot, ring=2", "tiny bfloat16 W=2 cpu")
+    assert run_cells(Unrun(1.0, A))["verdict"] == "not run"
+
+
+def test_the_best_time_never_rises() -> None:
+    newest_first = [
+        record(f"r{us}", faster=1.5, contender_us=Microseconds(us, None)) for us in (99.0, 90.0, 120.0, 100.0)
+    ]
+    assert best_times(newest_first) == [100.0, 100.0, 90.0, 90.0]
+
+
+def test_the_last_note_of_a_revision_counts(tmp_path: Path) -> None:
+    for sha256, note in ((A, "ring=1"), (B, "tree"), (A, "ring=2\nand [b]"), (B, "")):
+        write_note(tmp_path, sha256, note)
+    with (tmp_path / NOTES).open("ab") as file:
+        file.write(b"damaged\n")
+    assert read_notes(tmp_path) == {A: "ring=2 and [b]", B: ""}
+
+
+def test_a_killed_writer_loses_no_note(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from arena.records.run_table import write_note\n"
+        "for n in range(10000): write_note(Path(sys.argv[1]), f'{n:064}', 'x' * 300); print(n, flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        said = [writer.stdout.readline() for _ in range(5)]
+        writer.kill()
+        said += writer.stdout.readlines()
+    whole = len([line for line in said if line.endswith("\n")])
+    assert len(read_notes(tmp_path)) >= whole
+    write_note(tmp_path, A, "after")  # what the killed process left of a line is no part of it
+    assert read_notes(tmp_path)[A] == "after"
+
+
+def test_board_prints_the_columns_of_the_table(paths: Paths, pkb_arena) -> None:
+    ran(paths, "r1", "def solution(): ...", 1.5)
+    shown = pkb_arena("board", "--runs", "1", "--csv")
+    rows = list(csv.reader(shown.stdout.splitlines()))
+    assert rows[0] == list(HEADINGS)
+    assert dict(zip(*rows, strict=True))["speedup"] == "1.500"
+
+
+def test_kernel_ranks_by_low_end_of_measurements() -> None:
+    found = {
+        "lucky": Measurement("a", Interval(3.06, 2.9, 3.2), "call"),
+        "usual": Measurement("a", Interval(1.25, 1.2, 1.3), "call"),
+        "again": Measurement("a", Interval(1.2, 1.13, 1.27), "call"),
+        "by device": Measurement("a", Interval(9.0, 8.9, 9.1), "device"),
+        "other": Measurement("b", Interval(1.3, 1.25, 1.35), "call"),
+        "wide": Measurement("c", Interval(5.0, 1.0, 25.0), "call"),
+    }
+    kernels = ranked(["untimed", *found], found.get)
+    assert [kernel.item for kernel in kernels] == ["other", "usual", "wide"]
+    assert kernels[1].speedup == Interval(1.25, 1.2, 1.3)
+    assert kernels[1].items == ("lucky", "usual", "again", "by device")
+
+
+def test_a_useless_measurement_never_outweighs_a_good_one() -> None:
+    good, useless = Interval(7.02, 5.78, 8.54), Interval(3.85, 2.89, 3289.0)
+    for order in ((good, useless), (useless, good), (useless, useless, good, useless)):
+        (kernel,) = ranked(order, lambda speedup: Measurement("a", speedup, "call"))
+        assert (kernel.item, kernel.speedup) == (good, good)
+
+
+def test_a_longer_measurement_replaces_a_shorter_one() -> None:
+    short, longer = Interval(1.4, 1.2, 1.6), Interval(1.33, 1.31, 1.35)
+    (kernel,) = ranked([short, longer], lambda speedup: Measurement("a", speedup, "call"))
+    assert (kernel.item, kernel.speedup) == (longer, longer)
+
+
+KERNEL = "def solution(x):\n    if x:\n        return x\n    return 0\n"
+CUDA = 'SOURCE = """\n#define TILE 4\n"""\n'
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "# a comment\n" + KERNEL,
+        KERNEL.replace("\n", "\n\n"),
+        KERNEL.replace("if x:", "if x:\n  # why"),
+        KERNEL.rstrip("\n"),
+        KERNEL.replace("\n", "  \n"),
+        KERNEL.replace("\n", "\r\n"),
+        KERNEL.replace("\n", "\r"),
+        "\ufeff" + KERNEL,
+    ],
+)
+def test_blank_and_comment_lines_are_no_code(same: str) -> None:
+    assert code_hash(same) == code_hash(KERNEL)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KERNEL.replace("return 0", "return 1"),
+        KERNEL.replace("    return 0", "        return 0"),
+        KERNEL.replace("return 0", "return '# 0'"),
+        '"text"\n' + KERNEL,
+        "def broken(:",
+        "def solution(x:\n",
+        "",
+        "\ud800",
+        "f'{" * 9000,
+        "(" * 9000,
+    ],
+)
+def test_other_code_has_another_hash(other: str) -> None:
+    assert code_hash(other) != code_hash(KERNEL)
+
+
+def test_lines_of_a_string_are_code() -> None:
+    assert code_hash(CUDA) != code_hash(CUDA.replace("4", "8"))
+    assert code_hash(f"# tile\n{CUDA}") == code_hash(CUDA)
+
+
+def test_only_python_files_lose_comments() -> None:
+    assert code_hash(KERNEL, {"a.py": b"x = 1\n# why\n"}) == code_hash(KERNEL, {"a.py": b"x = 1\n"})
+    assert code_hash(KERNEL, {"a.cu": b"#define X 1\n"}) != code_hash(KERNEL, {"a.cu": b""})

@@ -9,14 +9,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
-from arena.errors import MachineError
+from arena.errors import MachineError, UsageError
 from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
+from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
+from sandbox.referee.lease import Applicant, Note, Urgency, queue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 WRONG, RIGHT = (f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n" for word in ("wrong", "pass"))
@@ -129,3 +132,121 @@ def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path) -> None:
     assert "of 8 results are in; continue with" in said
     assert "01 allreduce" in out
     assert 1 <= len(lines(home, "result")) < 8
+
+
+def applicant(pid: int, urgency: Urgency, holds: bool = False, expected_s: float = 4.0) -> Applicant:
+    return Applicant(0, pid, Note(["cores"], urgency, 1000.0, holds, "allreduce", expected_s))
+
+
+def test_a_turn_is_expected_after_those_before_it() -> None:
+    held = [
+        applicant(1, Urgency.PERSON, holds=True),
+        applicant(2, Urgency.PERSON),
+        applicant(3, Urgency.SWEEP, expected_s=0),
+        applicant(4, Urgency.SWEEP),
+    ]
+    rows = [(row.place, row.expected_s) for row in runs_under_way(held)]
+    assert rows == [("running", 4.0), ("place 1", 4.0), ("place 2 after people", 8.0), ("place 3 after people", None)]
+
+
+def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
+    with pytest.raises(UsageError, match="nobody"):
+        start_sweep(paths, "--players nobody --name=mine")
+    assert (paths.sweeps / "mine.log").exists()
+    with pytest.raises(UsageError, match="quot"):
+        start_sweep(paths, "--name 'a")
+
+
+@pytest.mark.slow
+def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
+    sweeps = Sweeps(paths)
+
+    def row(there: Callable[[Work], bool]) -> Work:
+        found: list[Work] = []
+        eventually(lambda: found.extend(filter(there, sweeps.rows(queue()))) or found)
+        return found[0]
+
+    name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 2 --rounds 1")
+    assert name == "mine"
+    stop_sweep(row(lambda each: each.place == "running"))
+    stopped = row(lambda each: each.place == "stopped")
+    assert "of 3" in stopped.what
+    with pytest.raises(UsageError, match="not running"):
+        stop_sweep(stopped)
+    start_sweep(paths, f"--resume --name {name}")
+    with pytest.raises(UsageError, match="running"):
+        rename_sweep(paths, row(lambda each: each.place == "running"), "spring")
+    done = row(lambda each: each.place == "done" and "3 of 3" in each.what)
+    rename_sweep(paths, done, "spring")
+    assert row(lambda each: each.place == "done").sweep == "spring"
+    assert sorted(path.name for path in paths.sweeps.glob("*.*l*")) == ["spring.jsonl", "spring.log"]
+    (paths.sweeps / "spring.log").unlink()  # as of a sweep that the command line began
+    rename_sweep(paths, row(lambda each: each.place == "done"), "autumn")
+    assert [path.name for path in paths.sweeps.glob("*.*l*")] == ["autumn.jsonl"]
+    with pytest.raises(UsageError, match="cannot be"):
+        rename_sweep(paths, done, "../spring")
+
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'pkb-arena[ray]'")
+
+COMMAND = (
+    *(sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline,house", "--rounds", "0", "--one-size"),
+    *("--device", "cpu", "--ray", "--name", "r", "--resume", "--json"),
+)
+
+
+def results(home: Path) -> list[dict[str, object]]:
+    journal = paths_in(home).sweeps / "r.jsonl"
+    found = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+    return [line for line in map(json.loads, found) if line["type"] == "result"]
+
+
+def ray_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
+    below = psutil.Process(process.pid).children(recursive=True)
+    return next((child for child in below if child.name().startswith("ray::RayHost")), None)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
+    command = [*COMMAND, "--problems", "1-3"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: len(results(home)) >= 1)
+        host = ray_host(process)
+        assert host is not None
+        host.kill()  # in the middle of a run: Ray restarts the actor, and the run is repeated
+        eventually(lambda: len(results(home)) >= 3)
+        assert {result["verdict"] for result in results(home)} == {"PASS"}
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        psutil.wait_procs(below, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["whole"]
+    keys = [result["key"] for result in results(home)]
+    assert len(keys) == len(set(keys)) == 6
+    assert "Traceback" not in done.stderr
+    runs = {path.stem for path in (home / "data" / "runs").glob("*.jsonl")}
+    assert all(result["report"]["run_id"] in runs for result in results(home))  # type: ignore[index]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_no_key_reaches_cluster_that_is_started_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+    command = [*COMMAND, "--problems", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: ray_host(process) is not None)
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                assert "SOME_API_KEY" not in child.environ(), child.name()
+            except (psutil.AccessDenied, psutil.NoSuchProcess):
+                continue  # the referee's memory cannot be read
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=90)
+    assert process.returncode == 130
