@@ -16,7 +16,7 @@ A header of comments:
     # open: why                   the judge does not catch it yet; the reason is shown, and it counts as not as expected
 
 An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output. An attack that
-defines no solution gets that of `honest`.
+defines no solution gets that of `honest`, and `x_on_gpus` gets the text of `x`.
 """
 
 import re
@@ -141,7 +141,8 @@ def read_kernel(path: Path) -> AttackKernel:
     if numbered := _NUMBERED.match(path.stem):
         attack = f"{numbered[1].upper()}{int(numbered[2])}"
         if "def solution(" not in source:
-            source += "\n\n" + path.with_name("honest.py").read_text(encoding="utf-8")
+            rest = path.with_stem(path.stem.removesuffix("_on_gpus").replace(path.stem, "honest"))
+            source += "\n\n" + rest.read_text(encoding="utf-8")
     expect = fields.get("expect", "PASS" if attack == TWIN else "")
     try:
         return AttackKernel(
