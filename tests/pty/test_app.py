@@ -46,7 +46,7 @@ def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
         os.replace(other, kernel)
-        app.shows("✓ PASS", "rank 1 ✓", "end-to-end")
+        app.shows("✓ PASS", "rank 1 ✓", "finished: PASS")
 
         other.write_text(WRONG)
         os.replace(other, kernel)
@@ -137,6 +137,7 @@ def test_outside_editor_gets_terminal_and_returns_it(
         assert app.ends() == 0
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_run_goes_on_while_other_editor_has_terminal(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int

@@ -15,7 +15,7 @@ from arena.settings import ModelSettings, Settings, save_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.further]
 
 RIGHT = load_catalogue().find("13").baseline_source
 WRONG = RIGHT.replace("def solution(", "def right(") + (

@@ -86,6 +86,7 @@ def alone(rank: int, world: int) -> dict[str, list[bool]]:
     return found
 
 
+@pytest.mark.problems
 def test_inputs_of_one_rank_are_replaceable_alone() -> None:
     other, changed = in_gloo_ranks(2, alone, 120)
     assert not any(itertools.chain(*other.values()))

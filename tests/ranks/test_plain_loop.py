@@ -52,9 +52,13 @@ async def turns_of_two_problems() -> None:
         async with ranks.awake():
             with pytest.raises(PlainLoopFailed, match="CPU ranks queue nothing"):
                 await ranks.time(TimeQueued(repetitions=1, calls=1, wait_us=10.0))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await ranks.time(TimeCalls(repetitions=100_000, calls=24, warm=0))
     finally:
         await ranks.close()
     assert not any(map(runs, pids))
+    assert not any(children(pid) for pid in pids)
     await ranks.close()  # a second close does nothing
 
 
@@ -77,27 +81,3 @@ async def failing_order() -> None:
 @pytest.mark.slow
 def test_a_rank_that_fails_says_so() -> None:
     asyncio.run(failing_order())
-
-
-async def cancelled_turn() -> list[int]:
-    ranks = PlainRanks(2, "cpu")
-    pids: list[int] = []
-    try:
-        await ranks.start()
-        pids += [process.pid for process in ranks._processes]
-        async with ranks.awake():
-            await ranks.open(setting("13"))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await ranks.time(TimeCalls(repetitions=100_000, calls=24, warm=0))
-    finally:
-        await ranks.close()
-    return pids
-
-
-@pytest.mark.slow
-def test_a_turn_that_is_cut_off_leaves_nobody() -> None:
-    pids = asyncio.run(cancelled_turn())
-    assert len(pids) == 2
-    assert not any(map(runs, pids))
-    assert not any(children(pid) for pid in pids)

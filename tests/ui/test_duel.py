@@ -1,7 +1,6 @@
 """The duel screen: submissions, clock, final, sharing, board and replay. The referee does what kernels say."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from textual.events import Key
@@ -19,8 +18,6 @@ from screens.duel.replay import ReplayDuelScreen
 from screens.duel.setup import DuelSetup
 
 pytestmark = pytest.mark.slow
-
-RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def prepare(app, **kernels: str):
@@ -281,24 +278,6 @@ def test_opponents_are_those_that_there_are(services) -> None:
     assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", *writers, "guest"]
     on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
-
-
-async def test_enter_starts_anywhere_and_chooses_in_open_list(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        app.plan_duel(app.services.catalogue.find("13"))
-        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label"))
-        right = app.screen.query_one("#player-right", Select)
-        await until(pilot, lambda: app.focused is app.screen.query_one("#start"))
-        right.focus()
-        await until(pilot, lambda: app.focused is right)
-        await pilot.press("space")
-        await until(pilot, lambda: right.expanded)
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: not right.expanded)
-        assert right.value == "baseline"
-        assert isinstance(app.screen, DuelSetup)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
 
 
 @pytest.mark.further

@@ -161,16 +161,6 @@ async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
         assert not editor.dirty
 
 
-async def test_keys_of_burst_work_in_order_typed(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.open_saved("one\ntwo\nthree")
-        await pilot.pause()
-        for key in ("down", "down", "end", "x", "backspace", "y", "up", "home", "z"):
-            pilot.app.post_message(Key(key, key if len(key) == 1 else None))
-        await pilot.pause()
-        assert editor.text == "one\nztwo\nthreey"
-
-
 async def test_lines_are_drawn_as_they_are_now(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree\nfour")

@@ -184,18 +184,6 @@ async def test_tabs_have_the_letters_and_words_that_fit(open_app, until, screen_
         await until(pilot, lambda: tabs().endswith("one pane · ctrl+t shows all"))
 
 
-async def test_the_palette_has_keys_and_themes_by_name(open_app, services, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("ctrl+p", *"zoom")
-        await until(pilot, lambda: f"{'zoom':<16}ctrl+t" in screen_text(app))
-        await pilot.press("escape")
-        await pilot.press("ctrl+p", *"theme: light")
-        await until(pilot, lambda: "theme: light" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.theme == "light")
-        assert services.settings.theme == "light"
-
-
 def test_help_explains_every_sign() -> None:
     page = "\n".join(help_pages({}))
     signs = page[page.index("## Signs") : page.index("## A first kernel")]

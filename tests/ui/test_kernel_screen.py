@@ -32,18 +32,6 @@ async def play(screen, until, events) -> None:
     await until(None, lambda: log.is_mounted and screen.region.area > 0)
 
 
-async def test_a_pass_shows_its_speedup_largest(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await play(app.screen, until, events("timing"))
-        for words in ("▲ faster so far", "round 40/80", "esc twice cancels"):
-            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
-        await play(app.screen, until, events("pass"))
-        assert app.screen.query_one("#headline").answer.big == "1.42x"
-        await until(pilot, lambda: "✓ PASS  ▲ faster" in screen_text(app) and "rank 3 ✓" in screen_text(app))
-        for words in ("[1.39, 1.45]", "gloo baseline", "✓ time 0.98"):
-            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
-
-
 async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         for words in ("NOT RUN YET", "Each rank is compared with a float64 oracle."):
@@ -106,23 +94,6 @@ async def test_the_log_shows_one_rank_and_its_end(open_app, events, until, scree
         assert all(line.rank in (None, 0) for line in log._visible)
         await pilot.press("a")
         assert any(line.rank == 2 for line in log._visible)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "views"), [(160, 4), pytest.param(80, 6, marks=pytest.mark.long), (50, 6)])
-async def test_panes_become_views_when_it_is_narrow(open_app, events, until, width, views) -> None:
-    async with open_app(problem="13", size=(width, 30)) as (app, pilot):
-        await play(app.screen, until, events("pass"))
-        seen = []
-        for _ in range(views):
-            await pilot.press("f3")
-            seen.append(app.screen.view)
-        assert len(set(seen)) == views
-        assert app.screen.view == "kernel"
-        if width < 100:
-            app.screen.show_view("result")
-            await until(pilot, lambda: app.screen.query_one("#correctness").region.area > 0)
-            assert not app.screen.query_one("#source-pane").region.area
 
 
 async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_text) -> None:

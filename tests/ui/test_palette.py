@@ -137,17 +137,6 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
 
 
-async def test_menu_leads_from_kernel_to_other_places(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
-        await pilot.press("ctrl+p", *"sweeps")
-        await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
-        assert isinstance(app.screen_stack[1], KernelScreen)
-        await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
-
-
 async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         for typed in ("settings", "problems"):

@@ -299,18 +299,6 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         assert app.screen.editor.text == "typed, and never run"
 
 
-async def test_a_draft_is_offered_and_restored(open_app, type_kernel, services, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "half a thought")
-        await until(pilot, lambda: app.screen.editor.dirty)
-    async with open_app() as (app, pilot):
-        app.open_problem(services.catalogue.find("13"))
-        await until(pilot, lambda: isinstance(app.screen, Question))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
-        assert app.screen.editor.text == "half a thought"
-
-
 async def test_history_restores_an_older_revision(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen

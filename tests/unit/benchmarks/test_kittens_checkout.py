@@ -32,6 +32,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     return root
 
 
+@pytest.mark.further
 def test_every_kernel_line_says_whether_it_compiles(checkout):
     pytest.importorskip("cupy")
     done = click.testing.CliRunner().invoke(command, [str(checkout), "--json"], catch_exceptions=False)

@@ -265,13 +265,6 @@ def test_cuda_without_a_gpu_is_the_machines_fault(pkb_arena: CommandLine, kernel
     assert "--device cpu" in done.stderr
 
 
-def test_unwritable_data_folder_is_named_with_way_out(pkb_arena: CommandLine, kernel: Path) -> None:
-    done = pkb_arena("run", "13", "kernel.py", PKB_ARENA_HOME="/dev/null/arena")
-    assert done.returncode == 3
-    assert "/dev/null/arena" in done.stderr
-    assert "PKB_ARENA_HOME" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("command", "redirected"),
     [("list", ">&-"), ("--help", ">&-"), ("--version", "> /dev/full"), ("list", "> /dev/full")],
@@ -348,13 +341,6 @@ def test_settings_file_with_fault_is_named_plainly(
     assert words in done.stderr
     assert "settings.toml" in done.stderr or "problem_dirs" in done.stderr
     assert "codec" not in done.stderr
-
-
-def test_a_sweep_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: Path) -> None:
-    done = pkb_arena("sweep", "--players", "model:nobody", "--problems", "1")
-    assert done.returncode == 2
-    assert "no model 'nobody'" in done.stderr
-    assert list(paths_in(home).sweeps.iterdir()) == []
 
 
 def test_file_that_is_no_journal_is_named(pkb_arena: CommandLine, home: Path) -> None:

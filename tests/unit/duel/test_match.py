@@ -192,15 +192,6 @@ async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, p
     assert match.state.left.attempts[0].files == submitted.files
 
 
-async def test_the_journal_folds_to_the_same_state(make_match: MakeMatch, paths: Paths) -> None:
-    match = make_match(fixed("pass", "a"), fixed("wrong", "b"))
-    await match.play()
-    replayed = DuelState(match.state.header)
-    for event in told(match, paths):
-        replayed.apply(event)
-    assert replayed == match.state
-
-
 async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()

@@ -307,17 +307,6 @@ async def test_a_run_that_was_overtaken_cancels_nobody_else(engine: Engine) -> N
     assert engine.running is None
 
 
-async def test_who_is_cancelled_while_it_waits_cancels_run(engine: Engine) -> None:
-    began = asyncio.Event()
-    waiting = asyncio.create_task(judge_to_end(engine, request("wait"), lambda event: began.set()))
-    await began.wait()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert engine.running is None
-    assert await verdict(engine, "pass") is Verdict.PASS
-
-
 async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths: Paths) -> None:
     command = (sys.executable, "-c", "import time; time.sleep(60)")
     async with Engine(paths, command=command) as engine:

@@ -64,6 +64,7 @@ def test_every_tracked_file_of_packages_is_in_it(wheel: Path) -> None:
     assert any(name.endswith("data/share/man/man1/pkb-arena.1") for name in inside)
 
 
+@pytest.mark.further
 def test_environment_that_has_wheel_judges_kernel(wheel: Path, tmp_path: Path) -> None:
     bin_folder = environment(tmp_path / "env")
     install(bin_folder, "--no-deps", "--no-index", str(wheel))
