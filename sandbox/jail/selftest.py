@@ -27,7 +27,7 @@ FORBIDDEN = (
     *("reads_home", "reads_environment", "reads_referee"),
     *("reaches_network", "reaches_abstract_socket", "reaches_path_socket"),
     *("sends_datagrams", "sends_datagrams_to_a_path", "listens_for_strangers"),
-    *("writes_system", "changes_modes", "watches_files", "writes_sysctl", "makes_user_namespace"),
+    *("writes_system", "writes_program", "changes_modes", "watches_files", "writes_sysctl", "makes_user_namespace"),
     *("signals_referee", "limits_referee", "moves_referee", "is_root", "has_stray_descriptors", "opens_vsock"),
     *("continues_by_a_timer", "continues_by_a_message", "continues_by_data"),
     *("continues_by_an_end", "continues_by_a_group", "continues_by_a_terminal"),
@@ -67,16 +67,14 @@ def _files(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         os.chmod(facts["canary"], 0o600)
         return True
 
-    def watches() -> bool:
-        return bool(_libc.inotify_add_watch(_libc.inotify_init(), facts["canary"].encode(), 0xFFF) >= 0)
-
     return {
         "has_stray_descriptors": lambda: any(_is_open(fd) for fd in range(3, 4096)),
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
         "reads_environment": lambda: "PKB_CANARY" in str(os.environ) or _environ_leaks(),
         "writes_system": lambda: _writable("/usr/pkb-canary"),
+        "writes_program": lambda: _writable(f"{__file__}.canary"),
         "changes_modes": changes_modes,
-        "watches_files": watches,
+        "watches_files": lambda: _libc.inotify_add_watch(_libc.inotify_init(), facts["canary"].encode(), 0xFFF) >= 0,
         "writes_sysctl": lambda: any(os.access(f"/proc/sys/kernel/{name}", os.W_OK) for name in SYSCTLS),
         "has_tmp": lambda: _writable(f"{tempfile.gettempdir()}/pkb-probe"),
     }

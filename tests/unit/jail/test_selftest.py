@@ -113,6 +113,20 @@ def test_a_visible_home_is_rejected(chosen, program, monkeypatch):
     assert "reads_home" in reason or os.geteuid() == 0
 
 
+def test_a_writable_program_is_rejected(chosen, program, monkeypatch, tmp_path):
+    class Writable(Profile):
+        def wrap(self, *arguments, **options) -> Wrapped:
+            wrapped = Profile.wrap(self, *arguments, **options)
+            return Wrapped([word.replace("--ro-bind", "--bind") for word in wrapped.argv], wrapped.env, wrapped.fds)
+
+    shown = [*profiles.program_paths(), tmp_path]
+    monkeypatch.setattr(profiles, "program_paths", lambda: shown)
+    monkeypatch.setattr(choice.selftest, "__file__", shutil.copy(choice.selftest.__file__, tmp_path))
+    for folder in (tmp_path, *tmp_path.parents[:2]):  # as root, a world has a uid of its own
+        folder.chmod(0o777)
+    assert "writes_program" in why_not(Writable(chosen.name), program)
+
+
 def test_an_inherited_descriptor_is_rejected(chosen, program):
     class Leaking(Profile):
         def wrap(self, *arguments, **options) -> Wrapped:
