@@ -85,9 +85,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
     def surprise(self, result: Result) -> str:
         """The difference between a result and what is expected, in a line; empty if there is none."""
         if result.verdict not in self.expect:
-            if self.open:
-                return f"not caught: {self.open}"
-            return f"{result.verdict.value}: {result.detail or result.told}"
+            found = f"{result.verdict.value}: {result.detail or result.told}"
+            return f"not caught: {self.open}" if self.open else found
         if self.at_least_us and result.verdict is Verdict.PASS:
             seen = result.contender_us.call if result.contender_us else None
             if seen is None or seen < self.at_least_us:

@@ -151,7 +151,7 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         await pilot.press("slash")
         app.focused.value = "template kernel"
         await until(pilot, lambda: "Open the problem" not in screen_text(app))
-        assert "Start a kernel from a template" in screen_text(app)
+        await until(pilot, lambda: "Start a kernel from a template" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: "Open the problem" in screen_text(app))
         await pilot.press("f1")
