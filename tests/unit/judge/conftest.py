@@ -5,12 +5,16 @@ from made_machine import MadeCpu, MadeGpu
 
 from sandbox.machine import processes
 from sandbox.machine.devices import KINDS
+from sandbox.timing import probes
 
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> MadeGpu:
     """Registers the simulated kinds of device, on a machine of their own, and returns the one with a gate."""
     monkeypatch.setattr(processes, "outside_seconds", lambda: 0.0)
+    monkeypatch.setattr(
+        probes, "SPIN_SECONDS", probes.SLEEP_SECONDS
+    )  # reading progress at every simulated us takes long
     kind = MadeGpu()
     for each in (MadeCpu(), kind):
         monkeypatch.setitem(KINDS, each.name, each)
