@@ -2,8 +2,8 @@
 
 Sources: `pass`, or none as for the baseline; `budget`, which also prints its budget; `wrong`; `wait` for a cancel; `times`,
 which passed the check and waits for a cancel; `measures`, which has a verdict and goes on measuring;
-`waits`, which sends Waiting and then passes; `busy`, for which the machine is too busy at first; `hang`, which stops answering;
-`die`; `garbage`; `fatal`; `refuse`.
+`waits`, which sends Waiting and then passes; `busy`, for which the machine is too busy at first; `breaks`, whose final fails;
+`hang`, which stops answering; `die`; `garbage`; `fatal`; `refuse`.
 """
 
 import os
@@ -87,6 +87,8 @@ def judge(command: events.Run) -> None:
         case "busy":
             say(finished(command, sha256, Verdict.PASS if sha256 in met_busy else Verdict.HARNESS_ERROR))
             met_busy.add(sha256)
+        case "breaks":
+            say(finished(command, sha256, Verdict.HARNESS_ERROR if command.versus else Verdict.PASS))
         case "wrong":
             say(finished(command, sha256, Verdict.WRONG_RESULT))
         case "times":

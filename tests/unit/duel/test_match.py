@@ -389,6 +389,13 @@ async def test_a_duel_that_the_harness_broke_is_listed(make_match: MakeMatch, pa
     assert "a has no correct kernel, b ▲ 1.50×" in abandoned_words(broken.state)
 
 
+async def test_final_that_the_harness_broke_decides_nothing(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("breaks", "a"), fixed("pass", "b"))
+    with pytest.raises(MachineError, match="the final could not be run"):
+        await match.play()
+    assert isinstance(told(match, paths)[-1], Abandoned)
+
+
 async def test_a_duel_whose_arena_was_killed_is_listed(make_match: MakeMatch, paths: Paths) -> None:
     await make_match(fixed("pass", "a"), fixed("pass", "b")).play()
     (path,) = paths.duels.glob("*.jsonl")

@@ -1,5 +1,6 @@
 """The duel's state machine: folding, the clock, the best kernel, and who has won."""
 
+import msgspec
 import pytest
 
 from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
@@ -240,6 +241,9 @@ def test_the_card_gives_the_winners_figure() -> None:
     duel, ended = decided(Interval(0.5, 0.4, 0.8))
     assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50], 11 interleaved rounds"
     assert "house wins: faster in the final" in text_card(duel.header, ended)
+    for changes, shown in ({"us": 7.0}, True), ({"us": None}, False), ({"us": 7.0, "verdict": Verdict.CRASH}, False):
+        side = msgspec.structs.replace(ended.left, **changes)
+        assert ("7.0 µs a call" in text_card(duel.header, msgspec.structs.replace(ended, left=side))) == shown
 
 
 def test_report_has_judged_attempts_and_players() -> None:
