@@ -1,9 +1,9 @@
 """Puts small mistakes into functions, one at a time, and prints those that no test finds: `make mutants ARGS="sandbox/memory"`.
 
-mutants.toml names the tests of each folder and keeps its score. A mistake runs those that execute its line, the fastest first, in
-a fork of a pytest process that has collected them. Programs that tests start import it from a copy of the checkout. The lines of
-a file of tests are recorded once, and again when the file or a module changes. Results are added to .mutants/, a file for each
-folder or module. The next call tries only what no earlier call has found.
+mutants.toml names the tests of each folder and keeps its score. A mistake runs those that execute its line, in a fork of a pytest
+process that has collected them: first its module's tests, then those that execute the fewest modules. Programs that tests start
+import it from a copy of the checkout. The lines of a file of tests are recorded once, and again when it or a module changes.
+Results are added to .mutants/, a file for each folder or module. The next call tries only what no earlier call has found.
 """
 
 import argparse
@@ -31,7 +31,6 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-import coverage
 import pytest
 import tomlkit
 from coverage.numbits import numbits_to_nums
@@ -48,16 +47,19 @@ FOLDERS = ("arena", "sandbox", "screens")
 MARKS = "not long and not gpu and not problems"
 LINES = "select path, numbits from line_bits join file on file.id = file_id"
 CHILD = """
-import atexit, contextlib, coverage
+import atexit, contextlib, os, coverage
 watch = coverage.Coverage(data_file={data!r}, data_suffix=True, source={source!r}, config_file=False)
+watch.set_option("run:disable_warnings", ["no-data-collected"])
 @atexit.register
 def save():
     with contextlib.suppress(Exception):
         watch.stop()
         watch.save()
 watch.start()
+end = os._exit
+os._exit = lambda status: (save(), end(status))
 """
-"""Records the lines of a program that a test starts."""
+"""Records the lines of a program that a test starts, and of processes that it forks."""
 
 
 def mistakes(node: ast.AST) -> Iterator[ast.AST]:
@@ -169,16 +171,15 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 class Trial:
     """A pytest plugin: tries mistakes with the tests that the session has collected."""
 
-    def __init__(
-        self, checkout: Path, mutants: dict[str, tuple[Path, int]], asked: argparse.Namespace, row: Any
-    ) -> None:
+    def __init__(self, checkout: Path, mutants: dict[str, tuple[Path, int]], asked: argparse.Namespace) -> None:
         self.checkout, self.mutants, self.asked = checkout, mutants, asked
         self.modules = {str(path.relative_to(checkout)) for path, _ in mutants.values()}
         self.results = ROOT / ".mutants" / f"{asked.target.replace('/', '-')}.jsonl"
-        self.world_tests = tuple(row.get("world_tests", ()))
         self.found: dict[str, bool | None] = {}
         self.failed: set[str] = set()
         self.seconds: Counter[str] = Counter()
+        self.breadth: Counter[str] = Counter()
+        """Number of modules that a test executes."""
         self.killed: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -202,11 +203,13 @@ class Trial:
     def record(self, tests: Path, items: list[pytest.Item]) -> None:
         """Runs the tests of a file, and writes the duration in s and the lines of those that pass."""
         data = Path(tempfile.mkdtemp()) / "data"
-        source = [str(self.checkout / folder) for folder in FOLDERS]
+        code = CHILD.format(data=str(data), source=[str(self.checkout / folder) for folder in FOLDERS])
         child = self.checkout / "sitecustomize.py"
-        child.write_text(CHILD.format(data=str(data), source=source))
-        watch = coverage.Coverage(data_file=str(data), source=source, config_file=False)
-        watch.set_option("run:disable_warnings", ["no-data-collected"])
+        child.write_text(code)
+        own: dict[str, Any] = {}
+        exec(code, own)
+        watch = own["watch"]
+        watch.stop()
         found: dict[str, dict[str, str]] = {item.nodeid: {} for item in items}
         for item, following in zip(items, [*items, None][1:], strict=True):
             watch.start()
@@ -237,7 +240,7 @@ class Trial:
             if (found := self.known(path)) is None:
                 in_fork(partial(self.record, path, [each for each in items if each.path == path]), 3600)
             for test, (seconds, modules) in (found or self.known(path) or {}).items():
-                times[test] = seconds
+                times[test], self.breadth[test] = seconds, len(modules)
                 for module in modules.keys() & self.modules:
                     bits = int(modules[module], 16)
                     for line in numbits_to_nums(bits.to_bytes(bits.bit_length() // 8 + 1, "little")):
@@ -256,12 +259,12 @@ class Trial:
         gc.unfreeze()
         items = {item.nodeid: item for item in session.items}
         lines, times = self.lines_and_times(session.items)
-        in_worlds = [name for name in times if name.startswith(self.world_tests or ("none",))]
         for place, (path, number) in self.mutants.items():
             right = path.read_bytes()
             tree, line, _ = wrong_module(path, number)
             here = lines[str(path.relative_to(self.checkout))].get(line, [])
-            tests = sorted(times.keys() & here or in_worlds, key=times.__getitem__)
+            own = f"/test_{path.stem}.py"
+            tests = sorted(times.keys() & here, key=lambda name: (own not in name, self.breadth[name], times[name]))
             while sum(times[name] for name in tests) > self.asked.seconds and len(tests) > 1:
                 tests.pop()
             seconds = 20 + 5 * sum(times[name] for name in tests)
@@ -316,8 +319,9 @@ def tried_sample(asked: argparse.Namespace, row: Any, equivalent: set[str]) -> d
     sys.path[:0] = [str(copy)]
     target = copy / asked.target
     modules = sorted(target.rglob("*.py")) if target.is_dir() else [target]
-    left_out = tuple(row.get("left_out", ("none",)))
-    modules = [path for path in modules if not str(path.relative_to(copy)).startswith(left_out)]
+    only, left_out = tuple(row.get("only", ("",))), tuple(row.get("left_out", ("none",)))
+    names = {path: str(path.relative_to(copy)) for path in modules}
+    modules = [path for path in modules if names[path].startswith(only) and not names[path].startswith(left_out)]
     chosen = [(path, number) for path in modules for number, _ in enumerate(places(ast.parse(path.read_bytes())))]
     # Drawn by name and number, so that a change of one module draws no others from the rest.
     chosen.sort(key=lambda each: hashlib.sha256(f"{asked.seed} {each[0].name} {each[1]}".encode()).digest())
@@ -332,9 +336,9 @@ def tried_sample(asked: argparse.Namespace, row: Any, equivalent: set[str]) -> d
     if asked.matrix:
         known = {}
     if missing := {place: mutant for place, mutant in sample.items() if known.get(place, False) is False}:
-        trial = Trial(copy, missing, asked, row)
+        trial = Trial(copy, missing, asked)
         options = ["-q", "-s", "-p", "no:cacheprovider", "--timeout", "200", "-m", MARKS]
-        pytest.main([*options, *(asked.tests or row["tests"]), *trial.world_tests], plugins=[trial])
+        pytest.main([*options, *(asked.tests or row["tests"])], plugins=[trial])
         known |= trial.found
     return {place: known[place] for place in sample if known.get(place) is not None}
 
