@@ -107,7 +107,6 @@ class Turns:
         """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
-        self.started = self.timer.monotonic()
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}

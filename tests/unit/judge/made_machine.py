@@ -264,6 +264,16 @@ class MadeMachine:
                 probes.due = [Due() for _ in probes.due]
         return rounds
 
+    def sides_in_order(self, rounds: Rounds, gated: bool = False) -> list[bool]:
+        """Returns a list that will get, for every batch behind or without a gate, whether it is the baseline's."""
+        begun: list[bool] = []
+        for world in rounds.turns.worlds:
+            ranks = self.ranks(world)
+            ranks.on_go = lambda ranks=ranks, own=world in rounds.turns.baseline_side.worlds: (
+                begun.append(own) if bool(ranks.batch.epoch) == gated and not ranks.batch.noop else None
+            )
+        return begun
+
     def at_order(
         self, world: World, kind: Kind, action: Callable[[], None], after: int = 0, always: bool = False
     ) -> None:

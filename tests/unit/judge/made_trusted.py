@@ -24,6 +24,7 @@ from sandbox.protocol.messages import (
     Reveal,
     SlotTable,
     Sync,
+    TakeOutputs,
 )
 from sandbox.worlds.first_process import WorldSpec
 
@@ -33,6 +34,8 @@ class TrustedRanks(MadeRanks):
 
     def __init__(self, clock: MadeClock, spec: WorldSpec, oracle: MadeOracle) -> None:
         self.oracle = oracle
+        self.taken: set[int] = set()
+        """Sides whose outputs were neither compared nor discarded since they were copied."""
         super().__init__(clock, spec, oracle.faults, lambda name: (MadeKernel(), 0.0))
 
     def take_order(self, rank: int, order: Order[Any]) -> None:
@@ -56,11 +59,14 @@ class TrustedRanks(MadeRanks):
                 )
             case Draw():
                 tables = [SlotTable(index, []) for index in range(len(order.seeds))]
-                return Drawn(tables, made.touched(rank, order) if order.intact else [])
+                return Drawn(tables, [*made.touched(rank, order), *self.taken] if order.intact else [])
+            case TakeOutputs():
+                self.taken.add(order.side)
             case Reveal():
                 return made.foreign_us(order) if order.watch else 0.0
             case CompareOutputs():
-                far = [found for slot in order.beside if (found := made.finding(rank, order, slot)) != right()]
+                self.taken.discard(order.side)
+                far = [found for slot in order.beside if (found := made.finding(rank, order, slot)) is not right()]
                 return [*(made.finding(rank, order, slot) for slot in order.slots), *far]
             case LookAhead():
                 return LookedAhead(made.written(rank, order), made.missing(rank, order))

@@ -49,7 +49,13 @@ def test_without_a_gate_there_is_no_device_time() -> None:
 
 
 def test_every_round_has_pairs_behind_the_gate() -> None:
-    rounds = measured(made())
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+    begun = machine.sides_in_order(rounds, gated=True)
+    rounds.measure()
+    first = [pair.baseline_first for pair in rounds.device.raw]
+    assert set(first) == {False, True}
+    assert begun[-2 * len(first) :: 2] == first
     assert sorted({pair.round for pair in rounds.device.raw}) == list(range(ROUNDS))
     assert {pair.reference for pair in rounds.device.raw} == {0, 1}
     assert len(rounds.device.raw) == rounds.pace.gated_pairs * ROUNDS

@@ -7,10 +7,12 @@ import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
+from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     HELD_SECONDS,
+    LAUNCHED_SECONDS,
     MEANINGFUL,
     MOST_HELD_TRIES,
     MOST_MEANINGFUL,
@@ -362,11 +364,20 @@ def test_memory_that_cannot_be_sealed_allows_no_probes() -> None:
     assert (apart(machine), orders(machine, DrawAgain)) == ([], [])
 
 
-def test_batch_behind_gate_is_stopped_while_queued() -> None:
+def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noisy(500.0), noisy(400.0)))
     machine.probing = True
     rounds = machine.rounds(references=4)
+    processes, clock = machine.processes(rounds.turns.contender_side.worlds[0]), machine.clock
+    paused, waited = [0.0], []
+    for name in ("pause", "pause_rank"):
+        call = getattr(processes, name)
+        noted = lambda *rank, call=call: (paused.append(clock.monotonic()), call(*rank))[1]  # noqa: E731
+        monkeypatch.setattr(processes, name, noted)
+    oracle = machine.started["baseline"][0]
+    machine.at_order(oracle, Kind.DRAW_AGAIN, lambda: waited.append(clock.monotonic() - paused[-1]), always=True)
     rounds.measure()
+    assert min(waited) > 0.9 * LAUNCHED_SECONDS  # launched work reads its inputs before they are replaced
     assert rounds.behind_gate.probes.proven
     assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD
     assert rounds.behind_gate.runs

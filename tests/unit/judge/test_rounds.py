@@ -113,11 +113,12 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
 def test_oracle_sees_first_pairs_and_then_fewer() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=40))
-    compared = {True: 0, False: 0}
+    compared, places = {True: 0, False: 0}, set()
 
     def note(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
         if rank == 0 and order.against is not None and slot in order.slots:
             compared[bool(rounds.call.raw)] += 1
+            places.add(slot % rounds.calls)
         return right()
 
     machine.oracle.finding = note
@@ -125,6 +126,7 @@ def test_oracle_sees_first_pairs_and_then_fewer() -> None:
     assert compared[False] >= 1
     seldom = compared[True] + compared[False] - WELL_COMPARED
     assert 0.5 < seldom / (len(rounds.call.raw) / SELDOM_COMPARED) < 2
+    assert len(places) > 4  # any call of a batch may be one
 
 
 @pytest.mark.parametrize("rival", ["", "rival.py"])
@@ -181,9 +183,12 @@ def test_calls_with_new_shapes_cost_no_budget() -> None:
 def test_references_take_turns_and_either_side_runs_first() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=8), references=2)
+    begun = machine.sides_in_order(rounds)
     rounds.measure()
     assert [pair.reference for pair in rounds.call.raw[::PAIRS]] == [0, 1] * 4
-    assert {pair.baseline_first for pair in rounds.call.raw} == {False, True}
+    first = [pair.baseline_first for pair in rounds.call.raw]
+    assert set(first) == {False, True}
+    assert begun[-2 * len(first) :: 2] == first
 
 
 def test_one_world_runs_while_inputs_of_others_wait() -> None:

@@ -153,10 +153,16 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
 
 
 def test_single_calls_contradict_barely_shown_lead() -> None:
-    quiet, loud = single_calls(98.0, 40.0), single_calls(98.0, 400.0)
+    quiet, loud = single_calls(98.0, 60.0), single_calls(98.0, 100.0)
     assert quiet.contradict(LEAD, 100.0, proven=True)
     assert not loud.decide(LEAD, 100.0)
     assert not loud.contradict(LEAD, 100.0, proven=True)
+
+
+def test_quick_single_calls_alone_contradict_no_lead() -> None:
+    found = single_calls(98.0, 60.0)
+    found.pairs = [Pair(0, 660.0 if k % 5 < 2 else 700.0, 660.0, True) for k in range(MOST_SINGLE_PAIRS)]
+    assert not found.contradict(LEAD, 100.0, proven=True)
 
 
 def test_unproven_lead_needs_single_calls_that_fit_it() -> None:

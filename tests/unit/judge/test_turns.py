@@ -11,6 +11,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
+from sandbox.timing.turns import MEMORY_SECONDS
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 
@@ -191,9 +192,11 @@ def test_trusted_ranks_run_compared_baseline_in_duels() -> None:
 
 @pytest.mark.parametrize(("heavy", "rival"), [("kernel", ""), ("kernel", "rival.py"), ("rival", "rival.py")])
 def test_a_resting_kernel_with_too_much_memory_fails(heavy: str, rival: str) -> None:
-    machine = MadeMachine(**{heavy: MadeKernel(excess="holds 9 GiB")})
+    machine = MadeMachine(**{heavy: (kernel := MadeKernel())})
+    rounds = machine.rounds(machine.run(rounds=100), rival=rival)
+    machine.clock.after(2 * MEMORY_SECONDS, lambda: setattr(kernel, "excess", "holds 9 GiB"))
     with pytest.raises(WorldFailed, match="holds 9 GiB"):
-        machine.rounds(machine.run(rounds=50), rival=rival).measure()
+        rounds.measure()
 
 
 # --- foreign work on the devices ---------------------------------------------------------------------------

@@ -45,10 +45,11 @@ def test_one_element_too_far_on_either_side(sign: int, change: float) -> None:
     assert distance(y, b, LIMITS).tolist() == pytest.approx([0.4 / 2 / 4e-2], rel=1e-4)
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-6])
 @pytest.mark.parametrize("wrong", [0, 1, 2])
-def test_every_output_of_a_slot_counts(wrong: int) -> None:
+def test_every_output_of_a_slot_counts(wrong: int, off: float) -> None:
     right = [torch.ones(4), torch.ones(3), torch.ones(2, 2)]
-    theirs = [t * (1 + 1e-6) for t in right]
+    theirs = [t * (1 + off) for t in right]
     theirs[wrong] += 1
     assert far([tuple(theirs)], [tuple(right)], [LIMITS] * 3)[0] > 1
 
@@ -104,6 +105,14 @@ def test_other_shapes_than_the_baseline_are_far() -> None:
     theirs: list[object] = [b, b.double(), b[:2], (b, b), b.t().contiguous().t()]
     assert far(theirs, [b] * 5, [LIMITS, LIMITS]) == [0.0, FAR, FAR, FAR, FAR]
     assert far([b.t().contiguous().t(), b], [b.t().contiguous().t()] * 2, [LIMITS]) == [0.0, 0.0]
+
+
+def test_outputs_of_another_device_are_far() -> None:
+    b = torch.ones(4)
+    theirs = arena(b + 1e-6)
+    dtype, dims, _, *rest = slots._LEAF.unpack_from(theirs.numpy(), slots.FIRST_LEAF)
+    slots._LEAF.pack_into(theirs.numpy(), slots.FIRST_LEAF, dtype, dims, 1, *rest)
+    assert distance_of_slots(theirs, arena(b), [0], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [FAR]
 
 
 def test_an_output_that_never_arrived_is_far() -> None:

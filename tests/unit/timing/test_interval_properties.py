@@ -90,12 +90,6 @@ def test_swapping_the_sides_inverts_it(pairs: list[Pair], history: tuple[float, 
 
 
 @examples(80)
-@given(ENOUGH, HISTORIES, st.floats(1e-3, 1e3))
-def test_the_unit_of_time_does_not_matter(pairs: list[Pair], history: tuple[float, ...], unit: float) -> None:
-    assert logs(speedup(scaled(pairs, unit, unit), history)) == close(speedup(pairs, history))
-
-
-@examples(80)
 @given(ENOUGH, HISTORIES, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, ...], base: float, mine: float) -> None:
     was, factor = speedup(pairs, history), base / mine

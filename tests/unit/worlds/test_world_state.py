@@ -60,24 +60,6 @@ def test_cancelled_world_is_idle_after_its_answer(at: int):
     assert through(*OPENING, *GATED[:at], Kind.SYNC, Kind.SYNCED, *BATCH) is State.ARMED
 
 
-@pytest.mark.parametrize(
-    ("kinds", "illegal"),
-    [
-        ((), Kind.OPEN),
-        ((Kind.READY,), Kind.ARM),
-        ((Kind.READY, Kind.OPEN), Kind.OPEN),
-        (OPENING, Kind.GO),
-        ((*OPENING, Kind.ARM), Kind.GO),
-        ((*OPENING, *BATCH[:-1]), Kind.ARM),
-        ((*OPENING, *BATCH), Kind.DONE),
-        ((*OPENING, *BATCH), Kind.FINISH),
-    ],
-)
-def test_messages_against_world_state_are_refused(kinds: tuple[Kind, ...], illegal: Kind):
-    with pytest.raises(HarnessFailed, match=illegal.name):
-        through(*kinds, illegal)
-
-
 def test_nothing_is_legal_for_world_that_is_dead():
     for kind, state in itertools.product(ORDERS, [State.DEAD]):
         with pytest.raises(HarnessFailed):
