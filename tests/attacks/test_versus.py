@@ -55,11 +55,6 @@ def told(referee, kernel: str, rival: str) -> events.Result:
     pytest.skip("the machine is too noisy to say which kernel is faster")
 
 
-@pytest.mark.long
-def test_the_quicker_one_is_faster(referee):
-    assert told(referee, QUICK, SLOW).outcome == "faster"
-
-
 def test_quicker_one_is_faster_also_on_other_side(referee):
     result = told(referee, SLOW, QUICK)
     assert result.outcome == "slower"
@@ -89,16 +84,6 @@ def test_each_answers_for_itself(referee, kernel, rival, verdict, rivals):
     result = judged(referee, kernel, rival)
     assert (result.verdict, result.rival.verdict) == (verdict, rivals)
     assert result.speedup is None
-
-
-@pytest.mark.further
-def test_an_ordinary_run_follows_one_between_two(referee):
-    judged(referee, RIGHT, RIGHT, rounds=1)
-    setting = referee.setting("allreduce")
-    referee.start(setting, RIGHT, rounds=1)
-    result = referee.until(events.Finished).result
-    assert result.verdict is Verdict.PASS
-    assert not result.rival
 
 
 OWN_FAULTS = {

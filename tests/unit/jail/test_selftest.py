@@ -84,10 +84,6 @@ def holed(profile: Profile, *without: str, **changed: bool) -> Profile:
     return kind(profile.name, profile.loses)
 
 
-def test_the_chosen_profile_holds(chosen, program):
-    assert why_not(chosen, program) is None
-
-
 def test_missing_jail_is_rejected_with_its_leaks(program):
     reason = why_not(NONE, program)
     for leak in ("reads_home", "reaches_network", "reaches_abstract_socket"):

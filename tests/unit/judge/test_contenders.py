@@ -46,6 +46,8 @@ def test_spares_get_ready_one_by_one_while_idle() -> None:
     assert [event.seconds for event in machine.of(WorldChanged) if event.state == "ready"] == [
         pytest.approx(0.6, abs=0.2)
     ] * 2
+    pool.contenders.drop_spares()
+    assert pool.contenders.spares == []
 
 
 def test_open_spare_is_taken_before_older_one() -> None:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding
 from sandbox.protocol.verdict import Verdict
+from sandbox.referee import correctness as correctness_module
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.wording import place_of
 from sandbox.worlds.deadlines import COMPILE
@@ -183,15 +185,18 @@ def test_killed_rank_is_told_with_its_last_stack() -> None:
     ]
 
 
-def test_ranks_at_the_same_line_are_named_once() -> None:
+@pytest.mark.parametrize(("waits", "words"), [(False, "are"), (True, "wait")])
+def test_ranks_at_the_same_line_are_named_once(waits: bool, words: str) -> None:
     machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
     correctness = correctness_check(machine)
     correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
+    waiting = [("/x/torch/distributed/c10d.py", 2949)] * waits
     for said in (0, 1):
-        machine.ranks(correctness.contender).said[said] = stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
+        machine.ranks(correctness.contender).said[said] = stack(*waiting, ("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
     _, failure = correctness.judge()
     assert failure is not None
-    assert failure.message == "ranks 0, 1 did not finish in time: both are at line 8"
+    assert (failure.rank, failure.line) == (0, 8)
+    assert failure.message == f"ranks 0, 1 did not finish in time: both {words} at line 8"
 
 
 @pytest.mark.parametrize(
@@ -223,6 +228,15 @@ def test_one_rank_that_hangs_is_named_alone() -> None:
     _, failure = proved(of_kernel(Fault(Kind.GO, ranks=(1,))))
     assert failure.message == "rank 1 did not finish in time"
     assert failure.rank == 1
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_building_shared_parts_counts_as_compiling(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = [SimpleNamespace(build=None), SimpleNamespace(build=lambda folder: built)]
+    monkeypatch.setattr(correctness_module, "backends_of", lambda kernel, anywhere: backends)
+    correctness = correctness_check(MadeMachine())
+    correctness.build_shared()
+    assert ("compile" in correctness.seconds) == built
 
 
 def test_compiling_is_phase_with_its_own_deadline() -> None:

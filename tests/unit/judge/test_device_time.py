@@ -9,8 +9,7 @@ from made_machine import MadeMachine
 from sandbox.machine.devices.kind import HELD
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
-from sandbox.timing.clocks import CONTENDER_INDEX
-from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS
+from sandbox.timing.device_time import BATCH, NOOP_BATCHES, QUEUE_SECONDS
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
@@ -73,13 +72,6 @@ def test_batch_has_enough_calls_to_last() -> None:
     # rounds.calls are those of a batch with the gate open: 10 ms of 100 us each.
     assert rounds.behind_gate.calls == max(rounds.calls, int(BATCH / 900e-6) + 1)
     assert {pair.calls for pair in rounds.device.raw} == {rounds.behind_gate.calls}
-
-
-def test_few_calls_with_open_gate_become_more_behind() -> None:
-    slow_calls = MadeKernel(noisy(2000.0), QUICK)
-    rounds = measured(made(slow_calls, MadeKernel(noisy(2000.0), QUICK)))
-    assert rounds.calls == 6
-    assert rounds.behind_gate.calls == CALLS[0]
 
 
 @pytest.mark.parametrize(("queues", "calls"), [(127, 101), (100, 32), (31, 4), (3, 1)])
@@ -172,22 +164,6 @@ def test_words_about_the_end_are_no_work() -> None:
     reference = MadeKernel(trailing_us=slow_word)
     rounds = measured(made(MadeKernel(gated_us=QUICK, trailing_us=slow_word), reference))
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
-
-
-@pytest.mark.slow
-def test_delayed_no_op_batches_gain_nothing_beyond_references() -> None:
-    def speed(noop_us: float) -> float:
-        reference = MadeKernel(offsets=(0.0, 0.2), noop_gated_us=noisy(5.0))
-        machine = made(MadeKernel(gated_us=noisy(80.0), noop_gated_us=noisy(noop_us)), reference)
-        found = measured(machine).device.estimate()
-        assert found is not None
-        return found.median
-
-    honest, delaying, absurd = speed(5.0), speed(30.0), speed(79.0)
-    assert delaying == absurd
-    assert honest < delaying < honest * 1.03  # the references' no-op batches differ by 1.1 us, of 75 us
-    rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
-    assert rounds.device.overhead_of(CONTENDER_INDEX) == pytest.approx(5.0)
 
 
 def test_delayed_no_op_batches_gain_nothing_in_duels() -> None:

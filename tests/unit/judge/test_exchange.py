@@ -2,6 +2,9 @@
 
 import gc
 import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from made_kernels import MadeKernel, MadeOracle, figures, right, wrong
@@ -157,17 +160,20 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
     found.await_all(world, Kind.LOADED, 10.0)
     found.draw(2, expect_poison=False)
     found.arm(world)
-    pause, told = world.processes.pause, []
+    told = []
 
-    def pause_later() -> bool:
-        machine.clock.sleep(0.5)  # finding new processes takes time
-        told.append(machine.clock.perf_counter_ns())
-        return pause()
+    def later(stop: Callable[[], Any]) -> Any:
+        machine.clock.sleep(0.5)  # finding and stopping processes takes time
+        told.append((machine.clock.perf_counter_ns(), machine.ranks(found.oracle).orders[-1].kind))
+        return stop()
 
-    monkeypatch.setattr(world.processes, "pause", pause_later)
+    for name in ("halt", "pause"):
+        monkeypatch.setattr(world.processes, name, partial(later, getattr(world.processes, name)))
     world.go()
-    ended = found.await_done(world, 10.0, stops=True)
-    assert ended == (told[0] if bears else told[0] - 500_000_000)
+    ended = found.await_done(world, 10.0, stops=True, copied=(0, 2))
+    (halted, _), (paused, last) = told
+    assert ended == (paused if bears else halted)
+    assert last is Kind.TAKE  # a system call that writes to outputs goes on until it returns
 
 
 def test_clock_of_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch) -> None:

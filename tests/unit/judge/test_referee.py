@@ -473,6 +473,17 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     assert machine.clock.monotonic() > 30.0
 
 
+def test_run_is_cancelled_while_others_are_timing(contended: Lease, told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine("made-gpu")
+    assert contended.take()
+    referee = machine.referee()
+    machine.clock.after(30.0, lambda: referee.pipe.hear(Cancel(run_id="1")))
+    referee.judge(machine.run(rounds=6))
+    assert [type(event) for event in told() if isinstance(event, Cancelled | Finished)] == [Cancelled]
+    assert machine.clock.monotonic() < 32.0
+    contended.close()
+
+
 def test_lease_that_is_never_free_is_harness_error(
     contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,10 @@ def test_one_slot_arena_has_batches_of_one_call() -> None:
     rounds.measure()
     assert rounds.prepared.layout.slots == rounds.calls == 1
     assert len(rounds.call.raw) == rounds.done == 6
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    drawn, compared = (sum(isinstance(order, kind) for order in orders) for kind in (Draw, CompareOutputs))
+    discarded = sum(isinstance(order, CompareOutputs) and not order.slots for order in orders)
+    assert compared - discarded == drawn - 2  # not of references' first calls and no-op batches
 
 
 def test_pairs_while_worlds_get_warm_do_not_count() -> None:

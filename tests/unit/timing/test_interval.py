@@ -135,6 +135,13 @@ def test_the_tail_is_that_of_three_standard_errors():
     assert pytest.approx((ERRORS + NormalDist().inv_cdf(0.95)) / ERRORS, rel=1e-2) == HALF_WIDTHS
 
 
+@pytest.mark.parametrize(("freedom", "errors"), [(4, 6.62), (10, 3.96), (1000, 3.0)])
+def test_few_degrees_of_freedom_widen_as_students(freedom, errors):
+    found = random_effects.Fit(np.zeros((1, 2)), np.full((1, 2), 2.0), np.full(1, float(freedom)), np.zeros(1))
+    _, low, high = random_effects.predict(found, NO_OFFSETS[:1])
+    assert (-low[0], high[0]) == pytest.approx((errors, errors), rel=0.03)
+
+
 def test_one_reference_allows_for_unseen_offsets():
     alone, several = pairs(40, spread=0.001, worlds=1), pairs(40, spread=0.001, worlds=4)
     assert detectable_percent(speedup(several)) < detectable_percent(speedup(alone))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from waiting import PATIENCE_S, eventually
@@ -16,6 +17,7 @@ from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, await_stopped
+from sandbox.worlds.world_process import WorldProcess
 
 FORKS_WHEN_TOLD = """
 import os, signal, time
@@ -212,3 +214,39 @@ def test_fault_needs_some_rests_and_a_tenth():
     assert "in 3 of 23 stops, while the baseline was timed" in stopped_activity.fault("baseline")
     stopped_activity.note(idle, Activity(1.001), 0.1)  # stopping itself may take a hundredth of a long stop
     assert stopped_activity.disturbed == 3
+
+
+def test_unknown_processes_are_stopped_in_turn(monkeypatch):
+    trees, told = iter([[1, 7], [1, 7, 8], [1, 7, 8]]), []
+    monkeypatch.setattr(processes, "pause", lambda pids: told.append(set(pids)))
+    monkeypatch.setattr(processes, "has_threads", lambda pid: pid == 7)  # 8 has ended
+    stopping = BySignals(lambda: next(trees), lambda: [1], kernel=True)
+    stopping.halt()
+    assert stopping.complete()
+    assert told == [{1}, {7}, {8}]
+    assert stopping.pids() == [1, 7, 8]
+
+
+def test_world_says_whether_an_unknown_process_ran():
+    started = Started("signals")
+    pid = started.process.pid
+    first = SimpleNamespace(tree=lambda: processes.tree(pid))
+    world = WorldProcess(SimpleNamespace(kernel=True, ranks=1), first, SimpleNamespace(group=None), None)
+    try:
+        world.find_ranks()
+        assert not world.pause()
+        ran_s = world.ran_s
+        assert ran_s > 0
+        world.resume()
+        os.kill(pid, signal.SIGUSR1)
+        eventually(lambda: len(processes.tree(pid)) == 2)
+        world.halt()
+        assert world.pause()
+        assert not world.pause()  # it is known now
+        world.await_stopped()
+        assert world.helpers() == processes.tree(pid)[1:]
+        ran_s = world.ran_s
+        time.sleep(0.01)
+        assert world.ran_s == ran_s
+    finally:
+        started.end()

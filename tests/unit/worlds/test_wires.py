@@ -11,13 +11,14 @@ from sandbox.protocol.frames import Kind
 from sandbox.worlds import rank_wire
 from sandbox.worlds import wires as wires_module
 from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.wires import Wires
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time of the wires, which stands still."""
-    clock = SimpleNamespace(now=0.0)
+    clock = SimpleNamespace(now=1000.0)
     for module in (wires_module, rank_wire):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
@@ -150,3 +151,20 @@ def test_exhausted_memory_is_cause_of_end() -> None:
         with pytest.raises(WorldFailed) as failed:
             wires.missing(Kind.DONE, lambda: "the memory is used up")
         assert (failed.value.kind, failed.value.rank, failed.value.text) == ("NO_MEMORY", 0, "the memory is used up")
+
+
+def test_answers_before_a_sync_are_dropped() -> None:
+    with wires_of() as (wires, theirs):
+        for rank, kind, number in ((0, Kind.DONE, None), (0, Kind.SYNCED, 7), (1, Kind.SYNCED, 6)):
+            wires.ranks[rank].answers.append(Received(kind, 0, number, []))
+        assert not wires.take_synced(7)
+        wires.ranks[1].answers.append(Received(Kind.SYNCED, 0, 7, []))
+        assert wires.take_synced(7)
+        assert not any(wire.answers for wire in wires.ranks)
+        theirs.ranks[1].close()
+        theirs.serve()
+        for kind, rank in (("DIED", 1), ("FLOOD", 0)):
+            with pytest.raises(WorldFailed) as failed:
+                wires.take_synced(8)
+            assert (failed.value.kind, failed.value.rank) == (kind, rank)
+            wires.fail(WorldFailed("FLOOD", 0))
