@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from waiting import eventually
@@ -13,8 +14,10 @@ from sandbox.jail import joining
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
-from sandbox.worlds.first_process import Forked
+from sandbox.worlds import world_process
+from sandbox.worlds.first_process import Forked, wrapped_for
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
+from sandbox.worlds.world_process import WorldProcess
 
 
 def test_each_device_kind_has_one_server():
@@ -148,3 +151,24 @@ def test_what_an_error_inside_says_is_handed_on(monkeypatch):
     monkeypatch.setattr(joining, "join", refused)
     assert "Permission denied" in joining.why_not(jail.profile, jail.filter)
     joining.why_not.cache_clear()
+
+
+def test_world_gets_room_and_environment_for_its_devices(monkeypatch, tmp_path):
+    limits, given = [], []
+    monkeypatch.setenv("PKB_WORLD_MEMORY", str(1 << 30))
+    monkeypatch.setattr(
+        world_process.bounds,
+        "Bound",
+        lambda *bound: limits.append(bound[-1]) or SimpleNamespace(group=None, close=list),
+    )
+    monkeypatch.setattr(world_process, "start", lambda *arguments: SimpleNamespace(tree=list))
+    kind = SimpleNamespace(host_bytes=5, environment=lambda gpus: {"GPUS": str(gpus)}, device_files=list)
+    jail = SimpleNamespace(
+        name="none", profile=None, wrap=lambda *wrapped: given.append(wrapped[2]) or SimpleNamespace(close=list)
+    )
+    for trusted in (False, True):
+        spec = SimpleNamespace(trusted=trusted, ranks=3, kind=kind, kernel=True, jail=jail, gpus=(1,), readable=())
+        WorldProcess.start(spec, [], 0, ForkServers())._folder.remove()
+    assert limits == [(1 << 30) + 15, None]
+    with wrapped_for(spec, [], tmp_path):
+        assert given[0]["GPUS"] == "(1,)"

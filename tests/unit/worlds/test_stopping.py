@@ -14,7 +14,7 @@ from waiting import PATIENCE_S, eventually
 from sandbox.jail import cgroup
 from sandbox.machine import processes
 from sandbox.timing.disturbance import StoppedActivity
-from sandbox.worlds import stopping
+from sandbox.worlds import stopping, world_process
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, await_stopped
 from sandbox.worlds.world_process import WorldProcess
@@ -227,12 +227,15 @@ def test_unknown_processes_are_stopped_in_turn(monkeypatch):
     assert stopping.pids() == [1, 7, 8]
 
 
-def test_world_says_whether_an_unknown_process_ran():
+def test_world_says_whether_an_unknown_process_ran(monkeypatch):
     started = Started("signals")
     pid = started.process.pid
-    first = SimpleNamespace(tree=lambda: processes.tree(pid))
-    world = WorldProcess(SimpleNamespace(kernel=True, ranks=1), first, SimpleNamespace(group=None), None)
+    spec, bound = SimpleNamespace(kernel=True, ranks=1, trusted=False), SimpleNamespace(group=None, excess=str)
+    world = WorldProcess(spec, SimpleNamespace(tree=lambda: processes.tree(pid), is_there=True), bound, None)
     try:
+        for seconds, excess in ((60.0, ""), (0.0, str([pid]))):
+            monkeypatch.setattr(world_process, "MEMORY_CHECK_SECONDS", seconds)
+            assert world.excess() == excess
         world.find_ranks()
         assert not world.pause()
         ran_s = world.ran_s
