@@ -90,7 +90,7 @@ class Paths:
         self.workspace, self.runs, self.traces = data / "workspace", data / "runs", data / "traces"
         self.profiles, self.duels = data / "profiles", data / "duels"
         self.sweeps, self.imports = data / "sweeps", data / "imports"
-        self.index, self.voids = data / "results.jsonl", data / VOIDS
+        self.database, self.voids = data / "results.sqlite", data / VOIDS
         self.calibrations, self.kernel_cache = state / "calibrations", state / "kernel-cache"
         self.traceback = state / "traceback.txt"
         """The traceback of the last error that no command handled."""
@@ -99,7 +99,7 @@ class Paths:
         """Returns every path by its name."""
         names = "workspace runs traces profiles duels sweeps imports voids calibrations traceback"
         found = {"settings": self.settings_file} | {name: getattr(self, name) for name in names.split()}
-        return found | {"results": self.index, "kernel cache": self.kernel_cache}
+        return found | {"results": self.database, "kernel cache": self.kernel_cache}
 
 
 def paths_in(folder: Path) -> Paths:

@@ -70,6 +70,7 @@ async def _hosts(paths: Paths) -> Figure:
         await sweep.run()
     finally:
         journal.close()
+        judge.close()
     took = time.monotonic() - began
     each = sweep.progress.judged / HOSTS
     idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
@@ -109,6 +110,7 @@ async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
         await sweep.run()
     finally:
         journal.close()
+        judge.close()
     for (before, began, _), (count, ended, memory) in itertools.pairwise(marks):
         each = (ended - began) / (count - before)
         figures.append(Figure(f"a result, up to {count} stored", 1000 * each, "ms", 1000 * MOST_S))
@@ -168,7 +170,7 @@ class InstantJudge:
         """seconds: duration of a run, without any work."""
         self._paths = paths
         self._seconds = seconds
-        self._store = Store(paths.index, paths.runs)
+        self._store = Store(paths.database, paths.runs)
         make_folder(paths.runs)
 
     async def start(self) -> None:
@@ -183,6 +185,10 @@ class InstantJudge:
         run = RunInProgress(header, journal, RunInProgress.end)  # never cancelled: it has ended
         run.finish(Finished(run_id=header.run_id, sha256=header.sha256, result=_RESULT))
         return run
+
+    def close(self) -> None:
+        """Closes the index."""
+        self._store.close()
 
 
 _RESULT = Result(

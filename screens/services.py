@@ -91,7 +91,7 @@ class Services:
     def _open_store(self) -> Store:
         from arena.records.index import Store
 
-        return Store(self.paths.index, self.paths.runs)
+        return Store(self.paths.database, self.paths.runs)
 
     @property
     def store(self) -> Store:
@@ -145,3 +145,5 @@ class Services:
         """Ends every process and file; bounded by the engine's own limits. May be called twice."""
         if self._engine is not None:
             await self._engine.close()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)

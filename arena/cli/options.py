@@ -46,7 +46,7 @@ class CliSession:
 
     def standings(self) -> "dict[int, Standing]":
         """Returns the user's standing by problem id; empty before the first run. Creates no files before it."""
-        from arena.records.index import Store, stored  # importing it takes milliseconds
+        from arena.records.index import Store, stored  # importing sqlite3 takes time
 
         return stored(self.paths, Store.standings) or {}
 

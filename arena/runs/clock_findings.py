@@ -7,7 +7,6 @@ import msgspec
 from arena.errors import ArenaError, refusal
 from arena.machine.finding import MachineFinding
 from arena.paths import Paths
-from arena.records.index import stored
 from arena.words.headline import WHERE
 from sandbox.machine.devices import kind_of
 from sandbox.timing.conclusion import percent
@@ -35,6 +34,8 @@ def clock_resolutions(paths: Paths) -> list[ClockResolution]:
     Raises:
         ArenaError: the index of results cannot be read.
     """
+    from arena.records.index import stored  # importing sqlite3 takes time
+
     try:
         entries = stored(paths, lambda store: store.last_timed(LAST)) or []
     except PermissionError as error:

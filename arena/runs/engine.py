@@ -36,9 +36,10 @@ class ResultRecorder:
     """Stores results. A result that cannot be stored leads to a notice; the run's journal still has it."""
 
     def __init__(self, paths: Paths, store: Store | None, notify: Callable[[Notice], None]) -> None:
-        """store: when None, the index in `paths` is opened with the first result."""
+        """store: when None, the index in `paths` is opened with the first result, and closed by `close`."""
         self._paths = paths
         self._store = store
+        self._own_store = store is None
         self._opening = threading.Lock()
         """Two runs may end while the index is opened. Opening takes long if the index must be rebuilt."""
         self._notify = notify
@@ -65,6 +66,12 @@ class ResultRecorder:
         if (recording := self._recording.get(run_id)) is not None:
             await asyncio.wait([recording])
 
+    async def close(self) -> None:
+        """Closes the index, if it was opened here."""
+        if self._own_store and self._store is not None:
+            await asyncio.to_thread(self._store.close)
+            self._store = None
+
     async def _record(self, header: RunHeader, result: Result, ended: bool, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
@@ -86,7 +93,7 @@ class ResultRecorder:
     def _index(self) -> Store:
         with self._opening:
             if self._store is None:
-                self._store = Store(self._paths.index, self._paths.runs)
+                self._store = Store(self._paths.database, self._paths.runs)
             return self._store
 
     def _keep_files(self, header: RunHeader, result: Result) -> None:
@@ -177,6 +184,7 @@ class Engine:
             self._referee = None
         if self._background:
             await asyncio.wait(self._background, timeout=CANCEL_S)
+        await self._recorder.close()
 
     async def __aenter__(self) -> "Engine":
         return self

@@ -188,11 +188,16 @@ class RemoteJudge:
     def _keep(self, header: RunHeader, event: events.Finished) -> None:
         try:
             if self._store is None:
-                self._store = Store(self._paths.index, self._paths.runs)
+                self._store = Store(self._paths.database, self._paths.runs)
             self._store.record(record_of(header, event.result))
         except ArenaError as error:  # the run has a verdict all the same
             logging.getLogger(__name__).warning("pkb-arena: %s", error.one_line)
         Workspace(self._paths.workspace).keep_revision(header.source, header.files)
+
+    def close(self) -> None:
+        """Closes the index."""
+        if self._store is not None:
+            self._store.close()
 
 
 @asynccontextmanager
@@ -215,6 +220,7 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise MachineError(f"no Ray cluster: {first[0]}", "name the address of a running one, or none") from None
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    judges: list[RemoteJudge] = []
     actors: list[Any] = []
     try:
         workers: list[Worker] = []
@@ -238,11 +244,14 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
             except (TimeoutError, ray.exceptions.RayError) as error:
                 raise MachineError(f"host {name} has no engine: {error}", "see to that host, then --resume") from None
             jail, machine = msgspec.json.decode(told, type=HostFacts)
-            workers.append(Worker(name, RemoteJudge(actor, paths, jail, machine), machine))
+            judges.append(RemoteJudge(actor, paths, jail, machine))
+            workers.append(Worker(name, judges[-1], machine))
         if not workers:
             raise MachineError(f"no host of the Ray cluster has a {device} device", "see `ray status`")
         yield workers
     finally:
+        for judge in judges:
+            judge.close()
         await _end(ray, actors)
 
 

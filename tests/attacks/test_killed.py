@@ -157,8 +157,9 @@ def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
         events = list(read_events(journal))
         assert len(events) >= len(whole) - 1  # more if the run still writes it
         finished += [(header.source, event.result.verdict) for event in events if isinstance(event, Finished)]
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     store.standings()
+    store.close()
     return finished
 
 

@@ -316,6 +316,7 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
         "arena.runs.engine",
         "psutil",
         "screens.measure",
+        "sqlite3",
         "watchfiles",
         "httpx",
         "pygments",

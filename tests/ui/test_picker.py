@@ -248,13 +248,13 @@ def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
 
 
 async def test_index_that_cannot_be_used_leaves_problems(open_app, until, services, screen_text) -> None:
-    services.paths.index.mkdir(parents=True)
+    services.paths.database.mkdir(parents=True)
     async with open_app() as (app, pilot):
         assert ids(app) == [1, 2, 13]
         await until(pilot, lambda: "Results are not shown: cannot open" in screen_text(app))
         await pilot.press("b")
         await until(pilot, lambda: "cannot open" in str(app.screen.query_one("#board-note").visual))
-        services.paths.index.rmdir()
+        services.paths.database.rmdir()
         await pilot.press("escape")
         await until(pilot, lambda: "Results are not shown" not in screen_text(app))
         services.store.record(stored("you", 1.5))

@@ -144,7 +144,7 @@ def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, s
     damaged.write_bytes(b"".join([*lines[:2], b"{}\n", *lines[2:]]))
     paths.duels.mkdir(parents=True)
     (paths.duels / "notes.jsonl").write_text("no duel\n")
-    paths.index.mkdir()  # a folder in the place of the index
+    paths.database.mkdir()  # a folder in the place of the index
     done = pkb_arena("board")
     assert (done.returncode, done.stdout) == (3, whole)
     for words in (

@@ -78,11 +78,12 @@ def test_sweep_attempts_with_same_code_share_one_speed(paths: Paths) -> None:
 def test_command_line_board_matches_apps_rows(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
 ) -> None:
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     for number, player in enumerate(("you", "house", "model:m", "mcp")):
         store.record(record_of(*run(1.2, KERNEL, player, f"usual-{number}")))
         store.record(record_of(*run(3.0, "# lucky\n" + KERNEL, player, f"lucky-{number}")))
     players = store.players()
+    store.close()
     done = pkb_arena("board", "--json")
     assert done.returncode == 0, done.stderr
     cards = [card for card in json.loads(done.stdout)["scores"] if card["scope"] == "all"]
@@ -98,11 +99,12 @@ def test_command_line_board_matches_apps_rows(
 def test_other_sizes_and_missing_verdicts_are_no_attempts(paths: Paths) -> None:
     alone, result = run(1.2, KERNEL, "you", "alone")
     elsewhere = msgspec.structs.replace(SETTING, world=1)
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     store.record(record_of(alone, result))
     store.record(record_of(msgspec.structs.replace(alone, run_id="b", setting=elsewhere, other_than="alone"), result))
     broken = msgspec.structs.replace(result, verdict=Verdict.HARNESS_ERROR, speedup=None, outcome="")
     store.record(record_of(msgspec.structs.replace(alone, run_id="c", player="anna"), broken))
+    store.close()
     assert [(card.player, card.place.world) for card in gather(paths, load_catalogue([])).cards] == [("you", 2)]
 
 
@@ -114,8 +116,9 @@ def test_every_form_of_board_has_scores_against_bound(
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest))
     journal.close()
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     store.record(record_of(*run(1.2, KERNEL, "you", "r1")))
+    store.close()
     board = json.loads(pkb_arena("board", "--json", "--html", "b.html").stdout)
     for scope in ("all", "category:collective"):
         cards = [card for card in board["scores"] if card["scope"] == scope]
@@ -139,8 +142,9 @@ def test_a_sweeps_attempts_are_not_counted_again(paths: Paths) -> None:
     here = this_machine("cpu").digest
     journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=here))
     journal.close()
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     store.record(record_of(*run(1.2, KERNEL, "model:m", "r1")))
+    store.close()
     assert [card.attempts for card in gather(paths, load_catalogue([])).cards] == [1]
 
 
@@ -148,7 +152,7 @@ def test_noisy_sweep_does_not_hide_best_house_run(paths: Paths) -> None:
     """As in the app. Attempts of a model are counted as the sweep measured them."""
     here = this_machine("cpu").digest
     journal = SweepJournal(paths.sweeps / "short.jsonl", "short")
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     for number, player in enumerate(("house", "model:m")):
         swept = attempt(number, 1.0, KERNEL)
         assert swept.report is not None
@@ -158,6 +162,7 @@ def test_noisy_sweep_does_not_hide_best_house_run(paths: Paths) -> None:
         store.record(record_of(*run(3.0, KERNEL, player, f"single-{number}", machine=here)))
     best = store.standings("house")[1].best
     journal.close()
+    store.close()
     cards = {card.player: card for card in gather(paths, load_catalogue([])).scores if card.scope == "all"}
     house, model = cards["house"], cards["model:m"]
     assert best is not None

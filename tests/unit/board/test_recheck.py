@@ -27,7 +27,11 @@ CATALOGUE = load_catalogue([])
 
 
 def stored(paths: Paths, player: str = "you") -> list[RunRecord]:
-    return Store(paths.index, paths.runs).entries(player)
+    store = Store(paths.database, paths.runs)
+    try:
+        return store.entries(player)
+    finally:
+        store.close()
 
 
 async def rechecked(paths: Paths, void_by: str = "", **said: str) -> list[Recheck]:
@@ -81,7 +85,7 @@ async def test_void_marks_results_and_judges_next_best(paths: Paths) -> None:
     note = read_voids(paths.voids).runs["cheat"].words
     assert note.startswith("voided by anna: recheck by pkb-arena ")
     assert "WRONG_RESULT: all right" in note
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     best = store.standings()[1].best
     assert best is not None
     assert best.code == record_of(header("", "pass"), passed(1.0)).code

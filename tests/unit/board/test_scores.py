@@ -196,7 +196,7 @@ def entry(
 
 @pytest.fixture
 def store(paths: Paths) -> Store:
-    return Store(paths.index, Path("nowhere"))
+    return Store(paths.database, Path("nowhere"))
 
 
 def test_players_are_those_with_kernels_of_their_own(store: Store) -> None:

@@ -64,8 +64,11 @@ def sweep(paths: Paths) -> Path:
 
 def best(paths: Paths) -> tuple[float | None, bool]:
     """The speedup of the best run, and whether the problem is solved."""
-    store = Store(paths.index, paths.runs)
-    standing, overall = store.standings()[1], store.best().get(1)
+    store = Store(paths.database, paths.runs)
+    try:
+        standing, overall = store.standings()[1], store.best().get(1)
+    finally:
+        store.close()
     assert (standing.best and standing.best.run_id) == (overall and overall.run_id)
     return standing.best.median if standing.best else None, standing.solved
 
@@ -85,9 +88,9 @@ def test_voided_kernel_voids_all_results_of_its_code(runs: Paths, hashed: str) -
     void(runs, target, "reads the expected output", "anna")
     assert best(runs) == (1.5, True)
     ran(runs, "run-4", f"# once more\n{CHEAT}", 9.5, created=4.0)
-    runs.index.unlink()  # the index is rebuilt from the journals
+    runs.database.unlink()  # the index is rebuilt from the journals
     assert best(runs) == (1.5, True)
-    store = Store(runs.index, runs.runs)
+    store = Store(runs.database, runs.runs)
     notes = {entry.run_id: entry.voided.words if entry.voided else None for entry in store.history(1)}
     assert notes == dict.fromkeys(["run-4", "run-2", "run-1"], "voided by anna: reads the expected output") | {
         "run-3": None

@@ -138,7 +138,7 @@ def test_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path) -> 
 
 def test_partial_index_is_not_taken_for_whole_one(run: Run, home: Path) -> None:
     ran(paths_in(home), "a", "x = 1", 1.5)
-    (home / "data" / "results.jsonl").write_bytes(b"damaged")
+    (home / "data" / "results.sqlite").write_bytes(b"damaged")
     (home / "data" / "runs").chmod(0o000)
     done = run("board")
     assert done.returncode == 3
@@ -153,9 +153,9 @@ def test_a_home_that_is_only_readable_has_results(run: Run, home: Path, index: s
     (home / SWEEPS / "c1.jsonl").unlink()
     ran(paths, "a", "x = 1", 1.5)
     if index != "missing":
-        Store(paths.index, paths.runs)
+        Store(paths.database, paths.runs).close()
     if index == "damaged":
-        paths.index.write_bytes(b"this is no index" * 100)
+        paths.database.write_bytes(b"this is no database" * 100)
     for folder, _, _ in os.walk(home):
         Path(folder).chmod(0o500)
     (listed, *_) = json.loads(run("list", "--json").stdout)

@@ -196,11 +196,12 @@ async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engi
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()
     await engine.close()
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     assert [len(store.history(PROBLEM.id, player)) for player in ("a", "b")] == [1, 1]
     assert len(list(paths.runs.glob("*.jsonl"))) == 3
-    paths.index.unlink()
-    assert [Store(paths.index, paths.runs).players()] == [["a", "b"]]
+    store.close()
+    paths.database.unlink()
+    assert [Store(paths.database, paths.runs).players()] == [["a", "b"]]
 
 
 async def test_mark_on_run_of_final_voids_duel(make_match: MakeMatch, paths: Paths) -> None:

@@ -57,7 +57,7 @@ async def test_kernels_are_judged_in_turn_for_their_player(judge: SharedJudge, p
     sources = ("pass", "wrong", "pass\n# another")
     found = await asyncio.gather(*(judge.judge(TERMS, "13", Kernel(text), "model:m") for text in sources))
     assert [each.report.verdict for each in found if each.report] == [Verdict.PASS, Verdict.WRONG_RESULT, Verdict.PASS]
-    assert len(Store(paths.index, paths.runs).history(13, "model:m", 9)) == 3
+    assert len(Store(paths.database, paths.runs).history(13, "model:m", 9)) == 3
     assert "PASS" in words(found[0])
     assert report_of(found[0])["player"] == "model:m"
 

@@ -67,8 +67,9 @@ async def test_client_repairs_failing_kernel_and_passes(paths: Paths):
         assert "# Verdict: PASS" in await told(client, "run", problem="allreduce", source=RIGHT)
         history = await told(client, "history", problem=1)
     assert [line.split()[2] for line in history.splitlines()] == ["PASS", "WRONG_RESULT"]
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     assert {entry.player for entry in store.history(1, "mcp")} == {"mcp"}
+    store.close()
 
 
 @pytest.fixture
@@ -88,8 +89,9 @@ async def test_calls_at_once_are_judged_in_turn(tools: ArenaTools):
 async def test_a_call_may_have_several_files(tools: ArenaTools, paths: Paths):
     source = "```python kernel.py\npass\n```\n```cuda sum.cu\n// sum\n```"
     assert "# Verdict: PASS" in (await tools.call("run", {"problem": 13, "source": source})).text
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     assert [entry.sha256 for entry in store.history(13, "mcp")] == [Kernel("pass\n", {"sum.cu": b"// sum\n"}).sha256]
+    store.close()
 
 
 async def test_compiling_tells_nothing_of_the_results(tools: ArenaTools):

@@ -120,9 +120,10 @@ async def test_best_kernel_races_origin_and_shows_improvement(paths: Paths, monk
         return [improved_words(board, card) for card in board.cards if card.player == "model:m"]
 
     assert improved() == ["1 mine.py"]
-    paths.index.unlink()  # the index is rebuilt from the journals
-    store = Store(paths.index, paths.runs)
+    paths.database.unlink()  # the index is rebuilt from the journals
+    store = Store(paths.database, paths.runs)
     (comparison,) = store.comparisons()
     assert (comparison.passed, comparison.outcome) == (True, "faster")
     store.record(msgspec.structs.replace(comparison, outcome="even"))
+    store.close()
     assert improved() == [""]

@@ -158,5 +158,5 @@ async def test_on_the_real_referee(tmp_path: Path, shared_referee: Any, monkeypa
             1, "def solution(tensor):\n    return tensor.clone()\n", world=2, device="cpu", rounds=0
         )
         assert wrong.verdict is Verdict.WRONG_RESULT
-    store = Store(tmp_path / "arena/data/results.jsonl", tmp_path / "arena/data/runs")
+    store = Store(tmp_path / "arena/data/results.sqlite", tmp_path / "arena/data/runs")
     assert [entry.verdict for entry in store.history(1)] == [Verdict.WRONG_RESULT, Verdict.PASS, Verdict.PASS]

@@ -26,16 +26,17 @@ def entry(number: int, device: str, call: float | None, on_device: float | None)
 
 
 def keep(paths: Paths, *entries: RunRecord) -> None:
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     for each in entries:
         store.record(each)
+    store.close()
 
 
 def test_before_first_run_advice_is_to_run_kernel(paths: Paths) -> None:
     found = clock_finding(paths)
     assert (found.state, clock_resolutions(paths)) == ("limited", [])
     assert found.advice == "run any kernel"
-    assert not paths.index.exists()
+    assert not paths.database.exists()
 
 
 def test_median_of_last_runs_by_clock_and_device(paths: Paths) -> None:

@@ -89,8 +89,8 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
 def test_index_is_made_of_what_can_be_read(paths: Paths, flip: Flip) -> None:
     paths.runs.mkdir(parents=True, exist_ok=True)
     path = written(paths.runs, flip.data)
-    paths.index.unlink(missing_ok=True)
-    store = Store(paths.index, paths.runs)
+    paths.database.unlink(missing_ok=True)
+    store = Store(paths.database, paths.runs)
     finished = [event for event in read_events(path) if isinstance(event, Finished)]
     try:
         header = read_header(path)
@@ -98,6 +98,7 @@ def test_index_is_made_of_what_can_be_read(paths: Paths, flip: Flip) -> None:
         finished = []
     assert len(store.entries("you")) <= len(finished)
     assert not finished or entry_in(store, header.run_id)
+    store.close()
 
 
 @pytest.mark.parametrize("run", ["run", "duel", "trace"])

@@ -89,7 +89,7 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     assert read_header(journal).source == "pass"
     assert list(read_events(journal)) == [event for event in seen if getattr(event, "run_id", None) == run_id]
     assert [event async for event in run.events()] == list(read_events(journal))
-    entry = entry_in(Store(paths.index, paths.runs), run_id)
+    entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert entry is not None
     assert (entry.verdict, entry.median, entry.outcome) == (Verdict.PASS, 1.5, "faster")
 
@@ -106,14 +106,14 @@ async def judged(engine: Engine) -> RunInProgress:
 
 async def test_verdict_is_indexed_while_measuring_goes_on(engine: Engine, paths: Paths) -> None:
     run = await judged(engine)
-    entry = entry_in(Store(paths.index, paths.runs), run.run_id)
+    entry = entry_in(Store(paths.database, paths.runs), run.run_id)
     assert entry is not None
     assert (entry.verdict, entry.median, run.ended) == (Verdict.PASS, 1.5, False)
 
 
 async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths: Paths) -> None:
     run = await judged(engine)
-    store = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
     longer = replace(run.judged, speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None))
     engine._on_event(Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
     await engine.recorded(run.run_id)
@@ -145,7 +145,7 @@ asyncio.run(main())
     ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, check=False)
     assert ended.returncode == -signal.SIGKILL
     for _ in range(2):  # the second time it is read again, because its journal has no end
-        (entry,) = Store(paths.index, paths.runs).history(13)
+        (entry,) = Store(paths.database, paths.runs).history(13)
         assert (entry.verdict, entry.median) == (Verdict.PASS, 1.5)
 
 
@@ -160,7 +160,7 @@ async def test_replaced_measurement_keeps_what_it_found(
     assert await verdict(engine, "pass") is Verdict.PASS
     assert isinstance(await replaced.end(), Cancelled)
     await engine.close()
-    entry = entry_in(Store(paths.index, paths.runs), replaced.run_id)
+    entry = entry_in(Store(paths.database, paths.runs), replaced.run_id)
     assert entry is not None
     assert (entry.verdict, entry.median) == (Verdict.PASS, kept)
 
@@ -272,7 +272,7 @@ async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -
     run = await engine.judge(request("refuse"))
     assert isinstance(await run.end(), Refused)
     await engine.close()
-    assert entry_in(Store(paths.index, paths.runs), run.run_id) is None
+    assert entry_in(Store(paths.database, paths.runs), run.run_id) is None
 
 
 async def test_result_of_run_that_has_none_says_why(engine: Engine) -> None:

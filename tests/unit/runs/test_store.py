@@ -2,12 +2,11 @@
 
 import asyncio
 import csv
-import errno
-import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
-from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -58,7 +57,7 @@ def result(verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcom
 
 @pytest.fixture
 def store(paths: Paths) -> Store:
-    return Store(paths.index, paths.runs)
+    return Store(paths.database, paths.runs)
 
 
 def entries(*rows: tuple[RunHeader, Result]) -> list[RunRecord]:
@@ -154,20 +153,23 @@ def journal(paths: Paths, run_id: str) -> None:
 
 def test_an_index_of_other_fields_is_made_anew(paths: Paths) -> None:
     journal(paths, "a")
-    paths.index.write_text("00000000 of an older version\n")
-    assert [entry.run_id for entry in Store(paths.index, paths.runs).history(13)] == ["a"]
+    Store(paths.database, paths.runs).close()
+    with closing(sqlite3.connect(paths.database)) as index:
+        index.execute("drop table run")
+        index.execute("pragma user_version = 7")
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
 def test_opening_adds_runs_that_ended_since(paths: Paths) -> None:
     """As after the end of a process between a run's journal and the index."""
-    Store(paths.index, paths.runs)
+    Store(paths.database, paths.runs).close()
     journal(paths, "a")
     path = paths.runs / "b.jsonl"
     unfinished = Journal(path, header("b", 2.0), lambda error: None)
-    assert [entry.run_id for entry in Store(paths.index, paths.runs).history(13)] == ["a"]
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
     unfinished.append(Finished(run_id="b", sha256="ab" * 32, result=result()))
     unfinished.close()
-    assert [entry.run_id for entry in Store(paths.index, paths.runs).history(13)] == ["b", "a"]
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["b", "a"]
 
 
 def test_killed_longer_run_keeps_its_last_verdict(paths: Paths) -> None:
@@ -176,62 +178,79 @@ def test_killed_longer_run_keeps_its_last_verdict(paths: Paths) -> None:
     for speedup in (1.2, 1.3):
         killed.append(Judged(run_id="b", sha256="ab" * 32, result=result(speedup=speedup, outcome="faster")))
     killed.close()
-    assert [entry.median for entry in Store(paths.index, paths.runs).history(13)] == [1.3]
+    assert [entry.median for entry in Store(paths.database, paths.runs).history(13)] == [1.3]
 
 
 def test_journal_that_is_known_is_not_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     journal(paths, "a")
     (paths.runs / "junk.jsonl").write_text("not a journal\n")
-    Store(paths.index, paths.runs)
+    Store(paths.database, paths.runs).close()
     monkeypatch.setattr(index, "_read", None)
-    assert [entry.run_id for entry in Store(paths.index, paths.runs).history(13)] == ["a"]
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
 def damage(data: bytes, how: str) -> bytes:
-    head, line = data.splitlines(keepends=True)
-    return {
-        "no UTF-8": data.replace(b"gemm_allreduce", b"gemm_\xff\xfereduce"),
-        "an unknown verdict": data.replace(b"PASS", b"PUSS"),
-        "a line of zeros": head + bytes(len(line) - 1) + b"\n",
-        "no head": line,
-        "a torn line": data[:-9],
-    }[how]
+    changed = bytearray(data)
+    if how == "no UTF-8":
+        at = changed.index(b"gemm_allreduce")
+        changed[at : at + 2] = b"\xff\xfe"
+    elif how == "an unknown verdict":
+        at = changed.index(b"PASS")
+        changed[at : at + 4] = b"PUSS"
+    elif how == "no UTF-8 in the schema":
+        changed[changed.index(b"problem_id") + 3] = 0xFF
+    elif how == "an empty page":
+        start = changed.index(b"gemm_allreduce") // 4096 * 4096
+        changed[start : start + 4096] = bytes(4096)
+    else:
+        changed[18] = 7  # a version of SQLite that may only read
+    return bytes(changed)
 
 
-@pytest.mark.parametrize("how", ["no UTF-8", "an unknown verdict", "a line of zeros", "no head", "a torn line"])
+@pytest.mark.parametrize(
+    "how", ["no UTF-8", "an unknown verdict", "no UTF-8 in the schema", "an empty page", "only readable"]
+)
 def test_damage_found_at_any_time_is_repaired(paths: Paths, how: str) -> None:
     journal(paths, "a")
-    Store(paths.index, paths.runs)
-    paths.index.write_bytes(damage(paths.index.read_bytes(), how))
-    store = Store(paths.index, paths.runs)
+    Store(paths.database, paths.runs).close()
+    paths.database.write_bytes(damage(paths.database.read_bytes(), how))
+    store = Store(paths.database, paths.runs)
     assert [entry.run_id for entry in store.entries("you")] == ["a"]
     store.record(record_of(header("b", 2.0), result()))
     assert store.entries("you")[0].run_id == "a"
 
 
+def test_a_closed_index_is_not_damaged(paths: Paths) -> None:
+    store = Store(paths.database, paths.runs)
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.record(record_of(header("b", 2.0), result()))
+
+
 def test_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
     journal(paths, "a")
-    store = Store(paths.index, paths.runs)
-    paths.index.rename(paths.data / "elsewhere")
-    other = Store(paths.index, paths.runs)
+    store = Store(paths.database, paths.runs)
+    paths.database.rename(paths.data / "elsewhere")
+    other = Store(paths.database, paths.runs)
     store.record(record_of(header("b", 2.0), result()))
     assert [entry.run_id for entry in other.entries("you")] == ["a", "b"]
 
 
 def test_unwritten_run_is_added_when_index_opens(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(paths.index, paths.runs)
+    monkeypatch.setattr(index, "_BUSY_S", 0.01)
+    store = Store(paths.database, paths.runs)
     journal(paths, "a")
-    with monkeypatch.context() as full:
-        full.setattr(os, "pwrite", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(StoreError, match="No space left") as caught:
+    with closing(sqlite3.connect(paths.database)) as other:
+        other.execute("begin exclusive")
+        with pytest.raises(StoreError, match="locked") as caught:
             store.record(record_of(header("a"), result()))
-    assert "when the index is opened again" in caught.value.advice
+    assert "end the program that holds it" in caught.value.advice
     assert store.entries("you") == []
-    assert [entry.run_id for entry in Store(paths.index, paths.runs).entries("you")] == ["a"]
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).entries("you")] == ["a"]
 
 
 def test_kernel_is_kept_when_result_cannot_be_stored(paths: Paths) -> None:
-    paths.index.mkdir(parents=True)
+    paths.database.mkdir(parents=True)
     notices: list[Notice] = []
 
     async def record() -> None:
@@ -241,7 +260,7 @@ def test_kernel_is_kept_when_result_cannot_be_stored(paths: Paths) -> None:
         await recording
 
     asyncio.run(record())
-    assert [notice.message for notice in notices] == [f"cannot open {paths.index}: Is a directory"]
+    assert [notice.message for notice in notices] == [f"cannot open {paths.database}: unable to open database file"]
     assert Workspace(paths.workspace).kernel(content_hash("code_of_a = 1")) is not None
 
 
@@ -261,10 +280,12 @@ def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) 
     for number in range(20):
         journal(paths, f"a{number}")
     if before == "damaged":
-        paths.index.write_bytes(b"this is no index" * 100)
+        paths.database.write_bytes(b"this is no database" * 100)
     elif before == "of other fields":
-        paths.index.write_text("00000000 of an older version\n")
-    command = [sys.executable, "-c", OPEN_AT_ONCE, str(paths.index), str(paths.runs)]
+        Store(paths.database, paths.runs).close()
+        with closing(sqlite3.connect(paths.database)) as old:
+            old.execute("pragma user_version = 7")
+    command = [sys.executable, "-c", OPEN_AT_ONCE, str(paths.database), str(paths.runs)]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(4)

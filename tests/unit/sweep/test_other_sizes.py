@@ -129,10 +129,11 @@ async def test_rebuilt_index_knows_where_kernel_holds(paths: Paths) -> None:
         await judge_to_end(engine, request)
     assert judged.holds_at_other_sizes == "all"
     for _ in range(2):
-        store = Store(paths.index, paths.runs)
+        store = Store(paths.database, paths.runs)
         standing = store.standings()[1]
         assert (standing.holds, standing.runs) == ("all", 5)
-        paths.index.unlink()
+        store.close()
+        paths.database.unlink()
 
 
 async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
