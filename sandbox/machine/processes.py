@@ -225,22 +225,30 @@ LEAST_SECONDS = 1.0
 """Shortest time over which the share is known well enough."""
 
 
+_outside: dict[int | None, tuple[float, dict[int, float]]] = {}
+"""By arena: what `outside_seconds` returned last, and the CPU time of each process then."""
+
+
 def outside_seconds(arena: int | None = None) -> float:
-    """CPU seconds of all processes outside the arena so far, with a resolution of 10 ms. Takes milliseconds.
+    """CPU seconds of all processes outside the arena so far; of one that has ended, what earlier calls saw. Takes milliseconds.
 
     arena: the process whose descendants are the arena's; by default the one that started this process.
     """
     every = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}
-    return cpu_seconds_of_all(every.difference(tree(os.getppid() if arena is None else arena)))
+    now = {pid: cpu_seconds([pid]) for pid in every.difference(tree(os.getppid() if arena is None else arena))}
+    total, before = _outside.get(arena, (0.0, {}))
+    total += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in now.items())
+    _outside[arena] = total, now
+    return total
 
 
-def too_busy(used: float, seconds: float) -> bool:
+def too_busy(used: float, seconds: float, least: float = TOO_BUSY) -> bool:
     """Whether other programs use so much of the cores that processes of the arena wait for them.
 
-    used: their CPU seconds within these seconds.
+    used: their CPU seconds within these seconds. least: the smallest such share of the cores.
     """
     share = used / max(seconds, 1e-9) / len(os.sched_getaffinity(0))
-    return seconds >= LEAST_SECONDS and TOO_BUSY <= share <= IMPOSSIBLE
+    return seconds >= LEAST_SECONDS and least <= share <= IMPOSSIBLE
 
 
 def give_way(pids: Iterable[int]) -> bool:

@@ -63,7 +63,6 @@ class Awaiting:
         self.outside = outside
         self.stopped = stopped
         self.timer = timer
-        self._cores = len(os.sched_getaffinity(0))
 
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
         """Waits for one answer of this kind from every rank of a world.
@@ -76,7 +75,8 @@ class Awaiting:
             Stopped: the run was cancelled.
         """
         time_left = _TimeLeft(world, limit, self.timer, self.outside)
-        spin_s = SPIN_SECONDS if self._spins(world) else 0.0
+        spins = world.spec.kind.spins and len(os.sched_getaffinity(0)) >= CORES_PER_RANK * world.ranks
+        spin_s = SPIN_SECONDS if spins else 0.0
         while True:
             try:
                 missing = world.missing(kind)
@@ -112,9 +112,6 @@ class Awaiting:
             self.poll(0.0 if time_left.elapsed < spin_s else min(0.25, max(left, 0.001)))
             if time_left.elapsed > MEMORY_CHECK_SECONDS:
                 world.check_memory()  # takes milliseconds, so it is left out of normal batches
-
-    def _spins(self, world: World) -> bool:
-        return world.spec.kind.spins and self._cores >= CORES_PER_RANK * world.ranks
 
 
 class _TimeLeft:

@@ -16,6 +16,8 @@ STOPPED_SECONDS, STOPPED_SHARE = 200e-6, 0.02
 """CPU time that stopping itself takes in one stop: seconds, and share of the stop."""
 DISTURBED, DISTURBED_SHARE = 2, 0.1
 """Number and share of stops with more CPU time above which there is a fault."""
+WAITED_FROM = 0.3
+"""Share of the cores that other programs use from which waits for a core count."""
 MOST_SESSIONS = 2
 """Sessions that processes other than the ranks may begin during timing. Each gets the lowest priority."""
 
@@ -57,28 +59,27 @@ class StoppedActivity:
         )
 
 
-def waits(sides: Sequence[Sequence[World]], timer: TimeSource) -> Callable[[], tuple[float, float]]:
+def waits(sides: Sequence[Sequence[World]], timer: TimeSource) -> Callable[[float], tuple[float, float]]:
     """Begins to count how long the ranks of both sides wait for a core, if other programs use the cores.
 
     Such a machine shows how code gets on with the scheduler: kernels that spin were told to be 50 times
     as fast as a baseline that sleeps, or a tenth as fast, by which of their batches were preempted.
 
     sides: the worlds of (the baseline's, the contender's) side. Returns a function that gives for each side the share of the time
-    in which its ranks were not stopped; zeros on a machine that is not too busy. Several threads of a rank can wait, so a share
-    can exceed 1.
+    in which its ranks were not stopped, above 1 if several threads wait; zeros if others use less than this share of the cores.
     """
 
     def now() -> list[float]:
         """Seconds: used by other programs, the time, then for each side: waited by its ranks, and run by them."""
         found = [processes.outside_seconds(), timer.monotonic()]
         for side in sides:
-            found.append(sum(world.processes.waited_for_cores() for world in side))
-            found.append(sum(world.ranks * world.processes.ran_s for world in side))
+            waited = sum(world.processes.waited_for_cores() for world in side)
+            found += waited, sum(world.ranks * world.processes.ran_s for world in side)
         return found
 
-    def shares() -> tuple[float, float]:
+    def shares(least: float) -> tuple[float, float]:
         used, lasted, *waited = (after - earlier for earlier, after in zip(before, now(), strict=True))
-        if not processes.too_busy(used, lasted):
+        if not processes.too_busy(used, lasted, least):
             return 0.0, 0.0
         return waited[0] / max(waited[1], 1e-9), waited[2] / max(waited[3], 1e-9)
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from sandbox.machine import placement
 from sandbox.machine.devices import kind_of
+from sandbox.machine.processes import TOO_BUSY
 from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
-from sandbox.timing.disturbance import Priorities, StoppedActivity, waits
+from sandbox.timing.disturbance import WAITED_FROM, Priorities, StoppedActivity, waits
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
@@ -116,12 +117,11 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
-        self._waits: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+        self._waits: Callable[[float], tuple[float, float]] = lambda least: (0.0, 0.0)
         self.waited = 0.0, 0.0
         """Shares of their time for which (the baseline's, the contender's) ranks waited for a core (`waits`)."""
-        ranks = setting.world
         gpus = contender_side.worlds[0].spec.gpus
-        self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
+        self._shares = [placement.cores_of(rank, setting.world, gpus) for rank in range(setting.world)]
 
     @property
     def kernels(self) -> list[TimedSide]:
@@ -217,21 +217,19 @@ class Turns:
     def note_waits(self) -> None:
         """Reads `waited`, on CPU ranks. It takes milliseconds."""
         if not self.kind.has_gate:
-            self.waited = self._waits()
+            self.waited = self._waits(WAITED_FROM)
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
 
         Watching for foreign work takes milliseconds, so only a random share of the batches is watched.
         """
-        watch = watch and self.random.random() < self._watched_share(side, clock)
+        self._revealed[side.exchange.side, clock] += watch
+        often = self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN
+        watch = watch and self.random.random() < (WATCHED_SHARE if often else WATCHED_SELDOM)
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
         if watch:
             self._note_foreign_work(side, clock, foreign_us)
-
-    def _watched_share(self, side: TimedSide, clock: str) -> float:
-        self._revealed[side.exchange.side, clock] += 1
-        return WATCHED_SHARE if self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN else WATCHED_SELDOM
 
     def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
         """Notes other GPU work right before a batch. It counts against the kernel that launched it, if the owner is known."""
@@ -275,7 +273,7 @@ class Turns:
             return
         side.observations.ready_seconds += seconds
         if (total := side.observations.ready_seconds) > READY_TIMES * self.limits.time:
-            if self._waits()[self.sides.index(side)] > 0.5:
+            if self._waits(TOO_BUSY)[self.sides.index(side)] > 0.5:
                 raise machine_too_busy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)

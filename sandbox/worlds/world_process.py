@@ -36,7 +36,8 @@ class WorldProcess:
         self._stopping: ByGroup | BySignals = (
             ByGroup(bound.group) if bound.group else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
         )
-        self._paused = False
+        self.paused = False
+        """Whether `pause` or `halt` has stopped the processes."""
         self._since, self._ran_s = time.monotonic(), 0.0
         self._complete = False
         """Whether new processes have been stopped, too."""
@@ -71,20 +72,15 @@ class WorldProcess:
     # --- stopping and watching -------------------------------------------------------------------------------
 
     @property
-    def paused(self) -> bool:
-        """Whether `pause` or `halt` has stopped the processes."""
-        return self._paused
-
-    @property
     def ran_s(self) -> float:
         """Seconds since the start in which the processes were not stopped."""
-        return self._ran_s + (not self._paused) * (time.monotonic() - self._since)
+        return self._ran_s + (not self.paused) * (time.monotonic() - self._since)
 
     def halt(self) -> None:
         """Tells all known processes to stop. `pause` stops new ones, too."""
-        if not self._paused:
+        if not self.paused:
             self._ran_s = self.ran_s
-            self._paused = True
+            self.paused = True
             self._stopping.halt()
             self._complete = False
 
@@ -119,8 +115,8 @@ class WorldProcess:
 
     def resume(self, held: Collection[int] = ()) -> None:
         """Continues stopped processes. held: ranks that stay stopped until `resume_rank`."""
-        if self._paused:
-            self._paused, self._since = False, time.monotonic()
+        if self.paused:
+            self.paused, self._since = False, time.monotonic()
             self._stopping.go_on([self.rank_pids[rank] for rank in held])
 
     def pause_rank(self, rank: int) -> None:

@@ -83,7 +83,8 @@ def test_untimed_calls_may_wait_on_a_busy_machine(
     [
         (0.9, 1.0, "made-cpu", False),
         (0.9, 0.0, "made-cpu", True),
-        (0.3, 1.0, "made-cpu", True),
+        (0.4, 1.0, "made-cpu", False),
+        (0.2, 1.0, "made-cpu", True),
         (0.9, 1.0, "made-gpu", True),
     ],
 )
