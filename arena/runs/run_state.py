@@ -167,17 +167,13 @@ class RunState:
         return self.checked.failure if self.checked is not None else None
 
     @property
-    def speedup(self) -> events.Interval | None:
-        """The headline's speedup with its interval."""
-        headline = self.headline
-        return headline.speedup if headline is not None else None
-
-    @property
     def headline(self) -> Headline | None:
-        """The speedup with its clock and outcome: final if there is a result, else so far."""
-        if self.result is not None and (headline := headline_of(self.result)) is not None:
+        """The speedup with its clock and outcome: final if there is a result, else so far; None: nothing is claimed."""
+        told = self.result or self.judged
+        headline = headline_of(told) if told is not None else None
+        if self.result is not None or (told is not None and headline is None) or not self.samples:
             return headline
-        return headline_so_far(self.samples[-1]) if self.samples else None
+        return headline_so_far(self.samples[-1])
 
     @property
     def seconds(self) -> float:

@@ -74,23 +74,20 @@ def outdated(answer: Answer, of: str, key: str) -> Answer:
 def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> Answer:
     """Returns the answer for the run's state. `keymap` holds the user's own keys."""
     run, save = key_of("run", keymap), key_of("save", keymap)
+    again = f"{run} runs again"
     if state.fatal is not None:
         return Answer(
             "! HARNESS ERROR",
             "warning",
             support=_line(state.fatal.message),
-            advice=f"{key_of('doctor', keymap)} doctor · {run} runs again",
+            advice=f"{key_of('doctor', keymap)} doctor · {again}",
         )
     if state.refused is not None:
         return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
     if state.cancelled_in is not None and state.verdict is Verdict.PASS:
-        return Answer(
-            "✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", advice=f"{run} runs again"
-        )
+        return Answer("✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", advice=again)
     if state.cancelled_in is not None:
-        return Answer(
-            "– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice=f"{run} runs again"
-        )
+        return Answer("– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice=again)
     if not state.run_id:
         what = f"{save} saves and runs" if dirty else f"{run} runs this kernel"
         return Answer("NOT RUN YET", "muted", support=what)
@@ -103,7 +100,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         return Answer(
             figures.verdict_words(verdict), figures.verdict_style(verdict),
             big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
-            advice=_isolation(state), place=figures.place_words(failure) if failure else "",
+            place=figures.place_words(failure) if failure else "",
         )  # fmt: skip
     if (other := failed_other(state)) is not None:
         failed = figures.verdict_words(other.verdict)
@@ -112,7 +109,8 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None:
         if state.waiting is not None and state.running:
             return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
-        support = "timing…" if state.running else f"correct; {(state.result and state.result.outcome) or 'not timed'}"
+        told = state.result or state.judged
+        support = f"correct; {told.outcome or 'not timed'}" if told is not None else "timing…"
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR

@@ -15,12 +15,6 @@ NEAR = 0.25
 """Share of a phase's limit that must have passed before the line names the limit."""
 LEAST_WAIT_S = 0.1
 """Seconds of waiting for another run from which the line names them."""
-_NOT_COUNTED = {
-    "load": "compiling and waits for a core do not count",
-    "check": "compiling and waits for a core do not count, computing ranks get twice as long",
-    "time": "comparing outputs does not count, few rounds take longer",
-}
-"""Why a phase may take longer than its limit."""
 _GAP = "  "
 _CELLS = 11
 """Cells of a phase, if there is room, so that the later phases do not move."""
@@ -29,7 +23,7 @@ _CELLS = 11
 def phase_parts(state: RunState, now: float, most_s: float | None = None) -> list[tuple[str, str]]:
     """Returns (text, theme colour) for every phase. `now` is on the same clock as the events' `at`.
 
-    most_s: the largest budget of timing in seconds; None: not known.
+    most_s: the longest that timing may take, in seconds; None: not known.
     """
     parts: list[tuple[str, str]] = []
     waiting = state.waiting if state.running else None
@@ -55,8 +49,6 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
             words = _limit_words(name, elapsed, limit)
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
-            if limit and elapsed > limit and name in _NOT_COUNTED:
-                parts.append((f"({_NOT_COUNTED[name]})", "accent"))
         elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
             parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))
         elif state.running:  # a part of this phase is in progress: compiling
@@ -71,12 +63,10 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
 
 
 def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
-    """Returns the limit once it is near, or the budget of timing from the start."""
+    """Returns the limit once it is near, that of timing from the start."""
     if not limit or (phase != "time" and elapsed <= limit * NEAR):
         return ""
-    if elapsed > limit:
-        return f", over {limit:g} s"
-    return f", budget up to {limit:g} s" if phase == "time" else f", limit {limit:g} s"
+    return f", limit {limit:g} s without waits"
 
 
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
@@ -99,7 +89,9 @@ def _cells(parts: list[tuple[str, str]]) -> int:
 
 
 def _count(state: RunState, phase: str) -> str:
-    if phase == "time" and state.samples:
+    if phase == "time":
+        if not state.samples:
+            return " · no round yet"
         last = state.samples[-1]
         return f" · round {last.round}/{last.rounds}" if last.rounds > last.round else f" · round {last.round}"
     if phase == "check" and state.ranks and state.setting:

@@ -19,6 +19,7 @@ from screens.widgets.key_line import entitle
 from screens.widgets.line_chart import ACCENT, ChartLine, LineChart, Point, scale_of
 
 NO_SPEEDUP = ("The speedup appears here when the kernel is correct and timed.", "No speedup yet.")
+NO_CLAIM = ("Too noisy: no speedup is claimed.", "Too noisy.")
 SPREAD = 1.5
 """Half-widths of the last interval by which the scale may exceed it on either side, to show earlier rounds."""
 
@@ -98,13 +99,15 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         samples, headline, held = state.samples, state.headline, state.waiting if state.running else None
         by_round = enumerate((sample.device if clock == "device" else sample.call for sample in samples), 1)
         # the device time is not known in the first rounds
-        known = [(number, speed) for number, speed in by_round if speed is not None and speed.median > 0.0]
+        known = [(number, speed) for number, speed in by_round if headline and speed and speed.median > 0.0]
         if known and headline is not None and state.result is not None:
             known[-1] = known[-1][0], headline.speedup
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if state.running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else None
-        empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else NO_SPEEDUP
+        told = state.result or state.judged
+        empty = NO_CLAIM if told is not None and told.outcome else NO_SPEEDUP
+        empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else empty
         chart = self.query_one(LineChart)
         chart.plot([ChartLine(ACCENT, points)], until=until, scale=scale, axis=rounds_words, empty=empty)
 

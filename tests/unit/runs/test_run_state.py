@@ -42,10 +42,10 @@ def test_wait_between_rounds_is_no_time_of_phase() -> None:
 def test_correctness_is_known_before_the_speed() -> None:
     state = fold([started("r1"), ev.Checked(run_id="r1", verdict=Verdict.PASS, seconds=0.2)])
     assert state.verdict is Verdict.PASS
-    assert state.speedup is None
+    assert state.headline is None
     state.apply(timed("r1", 1.3))
-    assert state.speedup is not None
-    assert state.speedup.median == 1.3
+    assert state.headline is not None
+    assert state.headline.speedup.median == 1.3
     assert not state.measuring_on
     state.apply(ev.Judged(run_id="r1", sha256="ab", result=result()))
     assert state.measuring_on
