@@ -373,6 +373,11 @@ class Workspace:
                 return None
         return text
 
+    def draft_written(self, path: Path) -> float:
+        """When the draft of a kernel file was written, in seconds since 1970; 0.0 if there is none."""
+        draft = self._draft_path(path)
+        return draft.stat().st_mtime if draft.exists() else 0.0
+
     def discard_draft(self, path: Path) -> None:
         """Deletes the draft of a kernel file, if there is one."""
         with suppress(OSError):

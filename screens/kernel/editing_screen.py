@@ -13,6 +13,7 @@ from arena.workspace.kernel_folder import listed_name, main_file, texts_of
 from problems.specification import Problem
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
+from screens import figures
 from screens.app_protocol import AppProtocol, ask
 from screens.base import BaseScreen
 from screens.kernel.kernel_session import KernelSession
@@ -125,9 +126,11 @@ class EditingScreen(BaseScreen):
             self.start(self.buffer.settle_draft(draft, name, restore=restore), "draft")
 
         lines = len(draft.splitlines())
+        written = self.session.services.workspace.draft_written(self.session.draft_path(name))
         question = Question(
             f"There is a draft of {'this kernel' if name == MAIN else name}",
-            f"It has {lines} line{'s' * (lines != 1)} and differs from the file. Restore it into the editor?",
+            f"It has {lines} line{'s' * (lines != 1)}, was kept at {figures.age_words(written)} and differs from the file. "
+            "Restore it into the editor?",
             yes="restore", no="discard",
         )  # fmt: skip
         self.app.push_screen(question, answered)

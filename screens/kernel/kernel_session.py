@@ -376,23 +376,24 @@ class KernelSession:
             self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.changed = True
 
-    async def show_earlier(self, record: RunRecord) -> None:
-        """Shows an earlier run as if it had just ended, from its journal; does nothing without a whole journal."""
+    async def show_earlier(self, record: RunRecord) -> list[events.AnyEvent]:
+        """Shows an earlier run as if it had just ended, from its journal; returns its events, none if it has no whole one."""
         path = self.services.paths.runs / f"{record.run_id}.jsonl"
         try:
             header = await asyncio.to_thread(read_header, path)
             told = await asyncio.to_thread(lambda: list(read_events(path)))
         except (OSError, ValueError):
-            return
+            return []
         results = [result for event in told if (result := result_in(header, event)) is not None]
-        if not results or self.busy or self.state.run_id:  # or a run began meanwhile
-            return
+        if not results or self.busy:  # a run began meanwhile
+            return []
         self._request = self._new_request(header.kernel_name, header.kernel, header.kernel_path)
         for event in told:
             self.apply(event)
         if self.state.running:  # its process was killed while it measured on
             self.apply(events.Finished(run_id=record.run_id, sha256=record.sha256, result=results[-1]))
         self.from_journal = True
+        return told
 
     def earlier(self, kernel: Kernel) -> RunRecord | None:
         """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""

@@ -16,6 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from arena.errors import ArenaError, UsageError
+from arena.records.run_record import RunRecord
 from arena.setting_choice import Choice
 from arena.workspace.kernel_folder import main_file, shown_name
 from problems.specification import Problem
@@ -78,6 +79,8 @@ class KernelScreen(EditingScreen):
         self._others: set[str] = set()
         """Ids of runs of other players and kernels, which may still end while this screen is in front."""
         self._unsubscribe: Callable[[], None] = lambda: None  # there is no engine yet
+        self._asked = ("", "")
+        """The earlier run that was last asked for, and the run that was shown then."""
 
     def compose(self) -> ComposeResult:
         yield KernelHeadline(id="headline")
@@ -106,7 +109,7 @@ class KernelScreen(EditingScreen):
         self.take_kernels()
         await self._read()
         self._take_up_run()
-        self.start(self._read_records(), "records")
+        self.start(self.session.read_records(), "records")
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if not self.taken_by:
@@ -117,12 +120,10 @@ class KernelScreen(EditingScreen):
         elif trouble := await self.services.warm(setting):
             self.complain(trouble)
 
-    async def _read_records(self) -> None:
-        """Reads the earlier results; without a run of this kernel, shows its last one in all panes."""
-        await self.session.read_records()
-        record = self.session.earlier(self.buffer.kernel)
-        if record is not None and not self.session.state.run_id:
-            await self.session.show_earlier(record)
+    async def _show_earlier(self, record: RunRecord) -> None:
+        """Shows the earlier run of the editor's text in all panes, and its failure at its line."""
+        for event in await self.session.show_earlier(record):
+            self._mark(event)
 
     def _take_up_run(self) -> None:
         """Shows the run of this kernel that an earlier screen started: its progress, or its verdict."""
@@ -283,14 +284,14 @@ class KernelScreen(EditingScreen):
         answer = answer_of(state, keymap, self.buffer.dirty) if waited is None else queued_answer(state, waited)
         of = session.verdict_of(kernel) if waited is None else ""
         asks = not state.run_id or session.from_journal or of.startswith("revision")
-        earlier = session.earlier(kernel) if asks and waited is None else None
+        earlier = session.earlier(kernel) if asks and not session.busy else None
         if earlier is not None:
             answer = earlier_answer(earlier, self.key_words("run"))
+            if earlier.run_id != state.run_id and self._asked != (earlier.run_id, state.run_id):
+                self._asked = earlier.run_id, state.run_id
+                self.start(self._show_earlier(earlier), "earlier")
         elif of:
             answer = outdated(answer, of, self.key_words("run"))
-        elif not state.run_id and waited is None and self.problem.id in self.services.standings:
-            advice = f"{self.key_words('history')} shows earlier verdicts"
-            answer = replace(answer, words="NOT RUN SINCE OPENED", advice=advice)
         if not self.answer_shown:
             answer = replace(answer, place="")
         result = self.query_one(ResultPane)
@@ -318,7 +319,7 @@ class KernelScreen(EditingScreen):
             again = "again" if self.was_pressed("cancel") else "twice"
             return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
         if self.was_pressed("cancel"):
-            return f"no run to cancel · {cancel} again: problems"
+            return f"{cancel} again: problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
 
     # --- views ---------------------------------------------------------------------------------------------

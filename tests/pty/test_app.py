@@ -63,7 +63,7 @@ def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
         other = kernel.with_suffix(".new")
         other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
         os.replace(other, kernel)
-        app.shows("✗", "not yet", "in this pane (ctrl+o s): enter jumps to line 5")
+        app.shows("✗", "not yet", "ctrl+o s goes to this pane: enter jumps to line 5")
         app.process.send("\x0f")  # ctrl+o
         app.shows("l log", "s speedup", "esc stays")
         app.process.send("l")

@@ -161,7 +161,7 @@ async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_t
     async with open_app(problem="13", size=(160, 40)) as (app, pilot):
         for event in events("error"):
             app.screen.apply(event)
-        await until(pilot, lambda: "in this pane (ctrl+o s): enter jumps to line 7, y copies" in screen_text(app))
+        await until(pilot, lambda: "ctrl+o s goes to this pane: enter jumps to line 7, y copies" in screen_text(app))
         app.screen.go_to("answer")
         await until(pilot, lambda: isinstance(app.focused, FailureView))
         await pilot.press("y")

@@ -101,8 +101,15 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, un
         await until(pilot, lambda: f"of revision {sha256[:8]} · F5 runs this text" in screen_text(app))
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
-        await pilot.press("ctrl+z")
-        await until(pilot, lambda: "of revision" not in screen_text(app))
+        type_kernel(app.screen, "wrong")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "What is wrong" in screen_text(app) and len(app.screen.session._records) == 2)
+        for text, told in (
+            ("pass", "finished: PASS"),
+            ("wrong", "What is wrong"),
+        ):  # all panes show the run of the text
+            type_kernel(app.screen, text)
+            await until(pilot, lambda: told in screen_text(app) and "F5 runs it again" in screen_text(app))  # noqa: B023
         await pilot.press("f17")
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 

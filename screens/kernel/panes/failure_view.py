@@ -36,7 +36,7 @@ def failure_content(failure: Failure, keys: str, place: tuple[str, int] | None) 
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
     file = f" of {place[0]}" if place and place[0] != MAIN else ""
     jump = f"enter jumps to line {place[1]}{file}, " if place else ""
-    rows.append(Content.assemble(("→ ", "$accent"), f"in this pane ({keys}): {jump}y copies"))
+    rows.append(Content.assemble(("→ ", "$accent"), f"{keys} goes to this pane: {jump}y copies"))
     return Content("\n").join(rows)
 
 
