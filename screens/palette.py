@@ -165,7 +165,7 @@ class Commands(Provider):
         """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
         group = ""
         for place, action in enumerate(self._actions()):
-            own = "places" if action.name in PLACES else "app" if action.scope == "everywhere" else action.scope
+            own = "places" if action.name in PLACES[1:] else "app" if action.scope == "everywhere" else action.scope
             row = self._row(action, Content(action.title), own if own != group else "")
             group = own
             yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)

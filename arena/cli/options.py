@@ -209,7 +209,7 @@ budget_option = number_option(
     within=(1e-6, math.inf),
     kind=float,
     metavar="USD",
-    help="Money limit in dollars: of each player of a duel, of all sessions of a sweep. Needs the models' prices.",
+    help="Money limit in dollars: a player's of a duel, else of the whole command, resumed or not. Needs the models' prices.",
 )
 shots_option = number_option(
     "--shots",

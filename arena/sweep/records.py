@@ -121,11 +121,8 @@ def _part(catalogue: Catalogue, part: str) -> list[Problem]:
             raise UsageError(f"there is no class {value!r}", f"choose from {', '.join(CLASSES)}")
         return [problem for problem in catalogue.problems if problem.class_ == value]
     if found := _RANGE.fullmatch(part):
-        first, last = map(int, found.groups())
-        within = [problem for problem in catalogue.problems if first <= problem.id <= last]
-        if not within:
-            raise UsageError(f"no problem has an id from {first} to {last}", "`pkb-arena list` shows all problems")
-        return within
+        first, last = (find_problem(catalogue, end).id for end in found.groups())
+        return [problem for problem in catalogue.problems if first <= problem.id <= last]
     return [find_problem(catalogue, part)]
 
 

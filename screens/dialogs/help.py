@@ -138,13 +138,14 @@ def _table(title: str, rows: list[tuple[str, str]]) -> str:
 
 
 def found_in(section: str, words: Sequence[str]) -> str:
-    """Returns a section with only the rows, items and paragraphs that contain all words; empty if none does."""
+    """Returns a section with only the rows, items and paragraphs where all words begin a word; empty if none has them."""
+    wanted = [re.compile(rf"(?:\b|(?=\W)){re.escape(word)}", re.IGNORECASE) for word in words]
     title, *blocks = section.split("\n\n")
     kept = []
     for block in blocks:
         rows = re.split(r"\n(?=[|\-\d])", block)
         head = rows[:2] if block.startswith("|") else []
-        rows = [row for row in rows[len(head) :] if all(word in row.lower() for word in words)]
+        rows = [row for row in rows[len(head) :] if all(word.search(row) for word in wanted)]
         if rows:
             kept.append("\n".join([*head, *rows]))
     return "\n\n".join([title, *kept]) if kept else ""

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.events import Key
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -56,6 +57,7 @@ _SENTENCES = {
     "symm": "torch reading peers' memory directly",
     "cpp": "C++ on CPU ranks, compiled when it loads",
     "cuda": "CUDA C++, compiled when it loads",
+    "recorded": "launches that are recorded once and issued again by one C call",
     "triton": "Triton",
 }
 
@@ -77,8 +79,14 @@ class Choose(Dialog[str | None]):
         super().__init__()
         self._title, self._options = title, options
 
+    def on_key(self, event: Key) -> None:
+        """A letter goes to the next option that begins with it."""
+        rows, names = self.query_one(OptionList), [*self._options]
+        order = sorted(range(len(names)), key=lambda at: at <= (rows.highlighted or 0))
+        rows.highlighted = next((at for at in order if names[at].startswith(event.character or " ")), rows.highlighted)
+
     def compose(self) -> ComposeResult:
-        with self.frame(self._title, "enter chooses · esc back"):
+        with self.frame(self._title, "enter chooses · a letter goes to it · esc back"):
             width = max(map(len, self._options), default=0)
             yield OptionList(
                 *(

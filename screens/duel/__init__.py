@@ -230,7 +230,7 @@ class DuelScreen(BaseScreen):
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
         self.app.copy_to_clipboard(text_card(state.header, state.ended))
-        self.say(f"Text copied, picture written: {path}")
+        self.say(f"Text copied. Picture: {path.name} in {path.parent}")
 
     def action_leave_duel(self) -> None:
         """Leaves the duel; before its end only on a second press of the key."""

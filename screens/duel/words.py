@@ -123,7 +123,7 @@ def status(side: SideState, budget_usd: float | None = None) -> Content:
     parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
     parts += _costs(side, budget_usd)
     if side.left and side.left != "done" and not side.stopped:
-        why = "time is over" if side.left == "time" else printable(side.left)
+        why = {"time": "time is over", "agreed": "ready for the final"}.get(side.left) or printable(side.left)
         parts.append(Content.styled(f" · {why}", "$muted"))
     elif side.said and not side.left:
         parts.append(Content.styled(f" · {printable(side.said)}", "$muted"))

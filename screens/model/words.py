@@ -115,7 +115,7 @@ def _judging(session: ModelSession) -> str:
         return session.elsewhere
     words = f"judging: {run.phase}" if run.phase else "judging"
     if run.running and run.waiting is not None:
-        words = f"waiting: another run is timing ({printable(run.waiting.words)})"
+        words = "waiting: another run is timing"
     if run.running and run.samples:
         told = headline_so_far(run.samples[-1])
         words += f"  {figures.speedup_words(told.speedup, told.outcome)} so far"

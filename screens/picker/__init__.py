@@ -253,10 +253,9 @@ class PickerScreen(BaseScreen):
         from sandbox.machine.devices import kind_of
         from screens.dialogs.questions import Choose, template_sentences
 
-        problem = self.table.current
+        problem = getattr(self.app.screen, "problem", None) or self.table.current  # the menu starts it at a kernel, too
         if problem is None:
             return
-
         try:
             device = choose_setting(problem, Choice(), self.services.settings).device
         except ArenaError:  # a run says why

@@ -6,7 +6,7 @@ import pytest
 
 from arena.duel.events import FinalBegan
 from screens.app_protocol import DuelPlan
-from screens.dialogs.help import help_pages
+from screens.dialogs.help import found_in, help_pages
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.kernel.history import HistoryScreen
 from screens.kernel.other_sizes_run import OtherSizesUpdate
@@ -182,6 +182,11 @@ async def test_tabs_have_the_letters_and_words_that_fit(open_app, until, screen_
         await until(pilot, lambda: tabs().endswith("log"))
         await pilot.resize_terminal(100, 30)
         await until(pilot, lambda: tabs().endswith("one pane · ctrl+t shows all"))
+
+
+def test_search_of_help_finds_beginnings_of_words() -> None:
+    page = "## Keys\n\n| key | does |\n|---|---|\n| shift+F7 | files |\n| F6 | changing history |"
+    assert [each for each in ("hang", "hist", "+f7", "change") if found_in(page, [each])] == ["hist", "+f7"]
 
 
 def test_help_explains_every_sign() -> None:

@@ -7,7 +7,7 @@ from textual.events import Click, Key
 from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs import doctor
 from screens.dialogs.help import HelpScreen
-from screens.dialogs.questions import Welcome
+from screens.dialogs.questions import Choose, Welcome
 from screens.kernel.screen import KernelScreen
 from screens.palette import Commands
 from screens.sweep import SweepScreen
@@ -135,6 +135,15 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
         ):
             app.screen.query_one(CommandInput).value = typed
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
+
+
+async def test_menu_at_kernel_has_templates_of_its_problem(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):  # the cursor of the list is at another one
+        await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
+        await pilot.press("ctrl+p", *"template")
+        await until(pilot, lambda: f"{'new':<16}n" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Choose) and "New kernel · gemm_allreduce" in screen_text(app))
 
 
 async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:

@@ -17,7 +17,7 @@ from problems.catalogue import HOME
 from problems.specification import load_problem
 from screens.app import ArenaApp
 from screens.dialogs.help import HelpScreen
-from screens.dialogs.questions import Choose
+from screens.dialogs.questions import Choose, template_sentences
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
@@ -197,7 +197,8 @@ async def test_a_template_is_put_into_the_editor_unsaved(open_app, until, screen
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await until(pilot, lambda: "plain torch and its collectives" in screen_text(app))
         assert "Triton" not in screen_text(app)  # no template of GPUs on CPU ranks
-        await pilot.press("end", "enter")
+        assert all(template_sentences(on_gpus=True).values())
+        await pilot.press("t", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
         assert "def solution(" in app.screen.editor.text
         assert app.screen.session.path.read_text() == app.screen.problem.baseline_source
