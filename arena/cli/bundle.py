@@ -50,7 +50,8 @@ def export(
     manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
     found = {"folder": str(folder), "results": manifest.results, "files": len(manifest.files)}
     what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
-    print_found(as_json, found, f"{folder}: {what}")
+    of_sweeps = any(name.startswith("sweeps/") for name in manifest.files)
+    print_found(as_json, found, f"{folder}: {what}{' of sweeps; single runs are left out' * of_sweeps}")
 
 
 def _write_tasks(session: CliSession, folder: Path, as_json: bool) -> ExitCode:

@@ -126,11 +126,10 @@ class EditingScreen(BaseScreen):
             self.start(self.buffer.settle_draft(draft, name, restore=restore), "draft")
 
         lines = len(draft.splitlines())
-        written = self.session.services.workspace.draft_written(self.session.draft_path(name))
+        kept = figures.age_words(self.session.services.workspace.draft_written(self.session.draft_path(name)))
         question = Question(
             f"There is a draft of {'this kernel' if name == MAIN else name}",
-            f"It has {lines} line{'s' * (lines != 1)}, was kept at {figures.age_words(written)} and differs from the file. "
-            "Restore it into the editor?",
+            f"A text of {kept} with {lines} line{'s' * (lines != 1)} differs from the file. Restore it into the editor?",
             yes="restore", no="discard",
         )  # fmt: skip
         self.app.push_screen(question, answered)

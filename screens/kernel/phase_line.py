@@ -12,7 +12,7 @@ from screens.kernel.run_update import other_failure
 from screens.widgets.text_lines import PlainStatic
 
 NEAR = 0.25
-"""Share of a phase's limit that must have passed before the line names the limit."""
+"""Share of a phase's limit that must have passed before the line names the limit; that of timing is always named."""
 LEAST_WAIT_S = 0.1
 """Seconds of waiting for another run from which the line names them."""
 _GAP = "  "
@@ -47,7 +47,8 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         elif state.phase == name:
             elapsed = max(0.0, now - phase.started_at - phase.waited)
             limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
-            words = _limit_words(name, elapsed, limit)
+            near = limit and (name == "time" or elapsed > limit * NEAR)
+            words = f", limit {limit:g} s without waits" if near else ""
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
         elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
             parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))
@@ -60,13 +61,6 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         else:
             parts.append((f"✗ {name}", "error"))
     return parts
-
-
-def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
-    """Returns the limit once it is near, that of timing from the start."""
-    if not limit or (phase != "time" and elapsed <= limit * NEAR):
-        return ""
-    return f", limit {limit:g} s without waits"
 
 
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:

@@ -185,7 +185,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
 
 
 def _speedup(report: RunRecord) -> str:
-    return figures.measured_words(report.interval, report.outcome, report.clock) if report.interval else ""
+    return figures.measured_words(report.interval, report.outcome, report.clock) if report.interval else report.outcome
 
 
 def conversation(system: str, messages: tuple[Message, ...]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import model_server as provider
 import pytest
+from stored_runs import record
 from textual.widgets import Input, OptionList, Select
 
 from arena.players.trace import read_trace
@@ -15,6 +16,7 @@ from arena.settings import ModelSettings, Settings, save_settings
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
+from screens.model import words as model_words
 from screens.model.setup import INDEPENDENT, OTHER_SIZES, ModelSetup
 
 pytestmark = pytest.mark.slow
@@ -324,3 +326,7 @@ async def test_reason_of_failure_is_whole_at_100_columns(open_app, until, screen
         await until(pilot, lambda: screen.session.over)
         screen.session.failed = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ try another one"
         await until(pilot, lambda: "→ try another one" in " ".join(screen_text(app).split()))
+
+
+def test_right_kernel_without_interval_is_too_noisy() -> None:
+    assert model_words._speedup(record("r", outcome="too noisy")) == "too noisy"

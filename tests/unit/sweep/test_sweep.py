@@ -426,12 +426,7 @@ def test_problem_sets_and_players() -> None:
     assert len(ids("all")) == 87
     assert set(ids("class:A")) < set(ids("all"))
     assert ids("allreduce", "2") == [1, 2]
-    for wrong, said in {
-        "category:none": "category",
-        "class:X": "class",
-        "80-99": "problem '99'",
-        ",": "chosen",
-    }.items():
+    for wrong, said in {"category:none": "category", "class:X": "class", "80-99": "'99'", ",": "chosen"}.items():
         with pytest.raises(UsageError) as refused:
             ids(wrong)
         assert said in refused.value.message
