@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import COMMAND_LINE, Forked
+from forked_programs import COMMAND_LINE, Forked, read_problems_once
 from no_jail import no_jail
 from shared_referee import SharedReferee
 from waiting import PATIENCE_S
@@ -28,6 +28,7 @@ ROOT = Path(arena.__file__).resolve().parent.parent
 # A job that a script starts in the background ignores SIGINT, and so would all programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # collections during imports find nothing and take a third of the import time
+read_problems_once()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

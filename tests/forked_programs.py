@@ -6,6 +6,7 @@ program for each request on FD.
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -31,6 +32,14 @@ from screens.main import main
 main(sys.argv[1:])
 """
 """Runs the command line. PKB_TEST_REFEREE: the command that starts its referee, as JSON; unset: its usual referee."""
+
+
+def read_problems_once() -> None:
+    """Makes this process read the benchmark's problems once, and those that tests make each time."""
+    catalogue = importlib.import_module("problems.catalogue")
+    read, once = catalogue.load_problem, functools.cache(catalogue.load_problem)
+    catalogue.load_problem = lambda folder: (once if folder.is_relative_to(catalogue.HOME) else read)(folder)
+    catalogue.load_catalogue()
 
 
 class Forked:
@@ -144,6 +153,7 @@ def become(asked: dict[str, Any]) -> NoReturn:
 if __name__ == "__main__":
     for _name in sys.argv[2:]:
         importlib.import_module(_name)
+    read_problems_once()
     assert threading.active_count() == 1, "what has threads cannot be forked"
     gc.freeze()  # keeps the memory pages of imported modules shared
     _asked = serve(socket.socket(fileno=int(sys.argv[1])))
