@@ -306,27 +306,6 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         assert app.screen.editor.text == "typed, and never run"
 
 
-async def test_history_restores_an_older_revision(open_app, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: 13 in screen.session.services.standings)
-        type_kernel(screen, "something else")
-        await pilot.press("f6")
-        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
-        await until(pilot, lambda: app.screen.query_one("#revision").text == "pass")
-        await pilot.press("space")
-        await until(pilot, lambda: "-pass" in screen_text(app) and "+something else" in screen_text(app))
-        await pilot.press("space")
-        await until(pilot, lambda: app.screen.query_one("#revision").text == "pass")
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is screen)
-        assert screen.editor.text == "pass"
-        await pilot.press("ctrl+z")
-        assert screen.editor.text == "something else"
-
-
 async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
