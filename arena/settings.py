@@ -138,6 +138,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         float, Meta(description="Seconds that the app goes on measuring after a verdict; 0: not at all.", ge=0, le=600)
     ] = 60.0
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
+    vim: Annotated[bool, Meta(description="Keys of vim in the editor.")] = False
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     thunderkittens: Annotated[
         str,

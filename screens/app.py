@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 MESSAGE = 300
 """Characters of an error's message that are shown when the app ends."""
+KEYS_BESIDE_FROM = 100
+"""Columns, as in the stylesheet."""
 FULL_PASS_S = 60.0
 RESTYLE_S = 0.1
 """Seconds until a new theme is drawn at the earliest, if other keys wait."""
@@ -193,6 +195,11 @@ class ArenaApp(TerminalApp):
         self.show_theme()
         self.set_keymap(as_sent(services.settings.keymap))
 
+    @property
+    def vim_keys(self) -> bool:
+        """Whether the editors have the keys of vim."""
+        return self.services.settings.vim
+
     def show_theme(self) -> None:
         if self.services.settings.theme in self.available_themes:
             self.theme = self.services.settings.theme
@@ -219,6 +226,8 @@ class ArenaApp(TerminalApp):
             self.screen.dismiss()
             self.keys_beside = not self.keys_beside
             self.call_after_refresh(lambda: show_keys_beside(self.screen, shown=self.keys_beside))
+            if self.keys_beside and self.size.width < KEYS_BESIDE_FROM:
+                self.notify(f"The keys are beside the screen from {KEYS_BESIDE_FROM} columns on.", timeout=4)
             return
         focus = keys_in_focus(self.screen)
         scopes: list[Scope] = [

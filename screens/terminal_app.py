@@ -272,7 +272,7 @@ class TerminalApp(App[None]):
         from textual.widgets import TextArea  # too slow to import before the first paint
 
         few = first < BURST_KEYS and _text_of(self._keys[0]) != "\n"
-        if few or not isinstance(target, TextArea) or target.read_only:
+        if few or not isinstance(target, TextArea) or not getattr(target, "types", not target.read_only):
             return False
         if not collected:
             self._collects = True

@@ -20,6 +20,10 @@ from screens.dialogs import Dialog, Page, Reader
 from screens.widgets.tables import FilterInput
 
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
+_VIM = (
+    "With the setting `vim`, the editor has vim's keys: counts, motions, text objects, operators, `.`, visual mode, `/` "
+    "for plain text, `:w`. It has no macros, marks, named registers, replace mode or columns (`R`, ctrl+v)."
+)
 
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
 SIGNS, FIRST_KERNEL, JUDGING, TERMS = (
@@ -128,7 +132,8 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
         (key_words(keymap.get(action.name, action.key)), action.help) for action in ACTIONS if action.scope == scope
     ]
     table = _table(f"Keys {SCOPE_WORDS[scope]}", rows)
-    return f"{table}\n\n{_LOG}" if scope == "kernel" else table
+    notes = {"kernel": f"\n\n{_LOG}\n\n{_VIM}", "duel": f"\n\n{_VIM}"}
+    return table + notes.get(scope, "")
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> str:

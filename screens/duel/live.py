@@ -91,6 +91,7 @@ class LiveDuelScreen(DuelScreen):
                 self._editor.move_cursor((0, 0))
             self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
             self.start(self._show_saves(self._watcher), "watch")
+            self.call_after_refresh(self._cursor_moved)
         self.start(self._play(), "duel")
 
     async def _play(self) -> None:
@@ -178,6 +179,7 @@ class LiveDuelScreen(DuelScreen):
             after |= {"submit", "give_up"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
+    @on(Editor.SaveAsked)
     def action_submit(self) -> None:
         """Submits the kernel: saves it, because each save is a submission."""
         if self.edits is None:
@@ -214,10 +216,19 @@ class LiveDuelScreen(DuelScreen):
     def _cursor_moved(self) -> None:
         if self.edits is not None:
             pane = self.query_one(f"#{self.edits}-pane")
-            entitle(pane, subtitle=self._editor.signature(pane.size.width - FRAME))
+            mode = self._editor.mode
+            signature = self._editor.signature(pane.size.width - FRAME - len(mode) - 3)
+            entitle(pane, subtitle=" · ".join(filter(None, (mode, signature))))
+
+    def action_share(self) -> None:
+        """Shares the result. Before there is one, the key is vim's for redo."""
+        if self.edits is not None and self.state.ended is None and self._editor.mode.startswith(("N", "V")):
+            self._editor.press("\x12")
+        else:
+            super().action_share()
 
     def action_leave_duel(self) -> None:
-        if self.edits is not None and self._editor.completion.close():
+        if self.edits is not None and self._editor.leave():
             return
         if self.match.measuring_on:
             self.start(self.match.end_measuring(), "end measuring")

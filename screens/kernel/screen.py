@@ -336,6 +336,7 @@ class KernelScreen(EditingScreen):
 
     # --- keys ----------------------------------------------------------------------------------------------
 
+    @on(Editor.SaveAsked)
     def action_save(self) -> None:
         if not self.buffer.dirty and self.session.judges(self.buffer.kernel):
             self.say(f"Already running: nothing has changed since. {self.key_words('run')} starts it again")
@@ -379,7 +380,7 @@ class KernelScreen(EditingScreen):
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
-        elif self.front.completion.close():
+        elif self.front.leave():
             pass
         elif self.zoomed:
             self.zoom_focused()

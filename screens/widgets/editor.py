@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.document._edit import Edit
+from textual.document._history import EditHistory
 from textual.events import Key
 from textual.message import Message
 from textual.widgets import TextArea
@@ -14,13 +16,44 @@ from sandbox.protocol.kernel_files import MAIN
 from screens.widgets import text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source
+from screens.widgets.vim import KEYS, Registers, Vim, common_ends, on_character, place_at
 
 _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo", "redo"])
 """The actions that write without a check of `read_only`; the other actions check it themselves."""
 
 
+_REGISTERS = Registers()
+"""Vim's, of all editors: what is deleted in one file can be put into another."""
+
+
+class StepHistory(EditHistory):
+    """An undo history that can make many edits one step."""
+
+    _joins = _begun = False
+
+    def join(self, joins: bool) -> None:
+        """Begins a step. joins: all edits belong to it until the next call; else as in every TextArea."""
+        self._joins, self._begun = joins, False
+        self.checkpoint()
+
+    def record(self, edit: Edit) -> None:
+        if self._joins and self._begun and self._undo_stack:
+            self._undo_stack[-1].append(edit)
+            self._redo_stack.clear()
+            return
+        super().record(edit)
+        self._begun = bool(self._undo_stack) and self._undo_stack[-1][-1] is edit  # not if it changed nothing
+
+    def _pop_undo(self) -> list[Edit] | None:
+        self._begun = False
+        return super()._pop_undo()
+
+
 class Editor(Source):
-    """A file of the player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`."""
+    """A file of the player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`.
+
+    The app's `vim_keys` says whether it has the keys of vim.
+    """
 
     BINDING_GROUP_TITLE = "Editor"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -36,10 +69,17 @@ class Editor(Source):
 
         editor: "Editor"
 
+    class SaveAsked(Message):
+        """Vim's `:w`."""
+
     def __init__(self, *, name: str = MAIN, id: str | None = None) -> None:
         """name: of the file; says its language."""
         super().__init__("", name=name, read_only=False, id=id)
+        self.history: StepHistory = StepHistory(self.history.max_checkpoints, 2.0, 100)
         self.completion = Completion(self, self.is_code)
+        self._vim = Vim(_REGISTERS, self.indent_width)
+        self._vim_shown = self.selection
+        """What vim selected last; the mouse and other keys may have moved it since."""
         self._saved, self._saved_plain = "", ""
         """The file's text, and the same with the line ends of the editor."""
         self._gone = False
@@ -104,9 +144,15 @@ class Editor(Source):
         Textual types letters at once but sends every other key up through all parents first. In a quick burst, letters
         would overtake the arrows and backspaces typed before them.
         """
-        if self.read_only:
+        vim = self.vim
+        if vim is not None and vim.mode != "INSERT":
+            key = event.character if event.is_printable else KEYS.get(event.key)
+            if key is None:
+                return
+            self.press(key)
+        elif self.read_only:
             return
-        if self.completion.take(event.key, typed=event.is_printable):
+        elif self.completion.take(event.key, typed=event.is_printable):
             pass
         elif event.key == "enter":
             self._new_line()
@@ -114,6 +160,83 @@ class Editor(Source):
             return
         event.prevent_default()
         event.stop()
+
+    # --- vim's keys ------------------------------------------------------------------------------------------
+
+    @property
+    def vim(self) -> Vim | None:
+        """Vim's state at the current cursor; None without vim's keys."""
+        vim = self._vim
+        if not getattr(self.app, "vim_keys", False):
+            if vim.mode != "NORMAL":  # they were on before
+                vim.mode = "NORMAL"
+                self.history.join(False)
+                self.remove_class("-insert")
+            return None
+        if self.selection != self._vim_shown:
+            self._vim_shown = self.selection
+            vim.point(*map(self._offset_of, self.selection))
+        return vim
+
+    @property
+    def mode(self) -> str:
+        """Vim's mode, with the keys of an unfinished command; empty without vim's keys."""
+        return f"{vim.mode} {vim.keys}".rstrip() if (vim := self.vim) is not None else ""
+
+    @property
+    def types(self) -> bool:
+        """Whether characters are written into the text."""
+        return not self.read_only and (self.vim is None or self._vim.mode == "INSERT")
+
+    def _offset_of(self, place: text_lines.Place) -> int:
+        return sum(len(line) + 1 for line in self.document.lines[: place[0]]) + place[1]
+
+    def press(self, key: str) -> None:
+        """Handles a key of vim's normal or visual mode."""
+        vim = self._vim
+        vim.page = max(self.size.height - 2, 1)
+        vim.press(key, self.text)
+        if self.read_only:
+            vim.text, vim.mode = self.text, "NORMAL" if vim.mode == "INSERT" else vim.mode
+        self.history.join(vim.mode == "INSERT")
+        asked, times = vim.asks
+        if asked in ("undo", "redo") and not self.read_only:
+            for _ in range(min(times, self.history.max_checkpoints)):
+                self.undo() if asked == "undo" else self.redo()
+            vim.text, vim.cursor = self.text, self._offset_of(min(self.selection))
+            vim.cursor = on_character(vim.text, vim.cursor)
+        self._show_vim(vim)
+        if asked == "save":
+            self.post_message(self.SaveAsked())
+        elif asked == "copy":
+            self.app.copy_to_clipboard(vim.registers.text)
+        elif asked == "center":
+            self.scroll_cursor_visible(center=True)
+
+    def _show_vim(self, vim: Vim) -> None:
+        """Shows vim's text, by one edit of the part that changed, and its selection."""
+        text = self.text
+        if vim.text != text:
+            start, behind = common_ends(text, vim.text, len(text))
+            ends = place_at(text, start), place_at(text, len(text) - behind)
+            self.replace(vim.text[start : len(vim.text) - behind], *ends)
+        self.selection = Selection(*(place_at(vim.text, at) for at in vim.selection))
+        self._vim_shown = self.selection
+        self.places(vim.term)
+        self.set_class(vim.mode == "INSERT", "-insert")
+        self.post_message(self.SelectionChanged(self.selection, self))  # the border shows the mode
+
+    def leave(self) -> bool:
+        """Handles escape: closes the list of names, or ends a mode of vim. Returns False if there is nothing to end."""
+        vim = self.vim
+        if self.completion.close():
+            return True
+        at = self._offset_of(self.cursor_location)
+        if vim is None or not self.has_focus or not vim.leave(self.text, at):
+            return False
+        self._show_vim(vim)
+        self.history.join(False)
+        return True
 
     # TextArea types a tab, or moves the focus, before it checks any binding, so `on_key` runs these actions first.
     # With `tab_behavior="indent"`, Textual replaces a selection instead of indenting it.
@@ -171,10 +294,7 @@ class Editor(Source):
     def _new_line(self) -> None:
         """Adds a line with the indentation of the one above, one level deeper after a colon or an opening bracket."""
         row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
-        indent = before[: len(before) - len(before.lstrip())]
-        if before.rstrip().endswith((":", "(", "[", "{")):
-            indent += " " * self.indent_width
+        indent = text_lines.next_indent(self.document.get_line(row)[:column], self.indent_width)
         self.replace(f"\n{indent}", *self.selection)
 
     def action_delete_left(self) -> None:

@@ -73,6 +73,12 @@ def dedented(lines: Sequence[str], width: int) -> list[str]:
     return found
 
 
+def next_indent(line: str, width: int) -> str:
+    """Returns the indentation of the line that follows: one level deeper after a colon or an opening bracket."""
+    deeper = line.rstrip().endswith((":", "(", "[", "{"))
+    return line[: len(line) - len(line.lstrip())] + " " * (width if deeper else 0)
+
+
 def comment_toggled(lines: Sequence[str], sign: str) -> list[str]:
     """Removes the comment signs if all lines are comments; else makes every line that is not blank a comment.
 

@@ -165,7 +165,7 @@ class SourcePane(TitledPane):
             return
         assert isinstance(view, Editor)
         row, column = view.cursor_location
-        place = f"{row + 1}:{column + 1}"
+        place = f"{row + 1}:{column + 1}  {view.mode}".rstrip()
         signature = view.signature(self.size.width - FRAME)
         file, title, beside = self.file, self.file.name, len(self.buffer.session.kernel.files)
         if view is not self.buffer.editor:

@@ -1,0 +1,139 @@
+"""Vim's keys in the editor of the kernel screen and of a duel."""
+
+import random
+
+import msgspec
+import pytest
+from textual.events import Key
+from textual.widgets.text_area import Selection
+from waiting import comes_true
+
+from arena.workspace.named_kernels import BASELINE
+from screens.app_protocol import DuelPlan
+from screens.duel.live import YOU, LiveDuelScreen
+
+CODE = "def f(a):\n    return a\n"
+
+
+async def test_vim_insert_is_one_step_of_undo(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE)
+        await pilot.press(*"jccx = (", "enter", *"1", "enter", "backspace", *")")
+        assert editor.text == "def f(a):\n    x = (\n        1\n    )\n"
+        assert editor.mode == "INSERT"
+        editor.leave()
+        await pilot.press(*"kdd")
+        assert editor.text == "def f(a):\n    x = (\n    )\n"
+        await pilot.press(*"u")
+        assert editor.text == "def f(a):\n    x = (\n        1\n    )\n"
+        await pilot.press(*"u")
+        assert editor.text == CODE
+        await pilot.press("ctrl+r", "ctrl+r")
+        assert editor.text == "def f(a):\n    x = (\n    )\n"
+
+
+async def test_undone_selection_is_not_selected_again(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE)
+        await pilot.press(*"vjd", "ctrl+z")
+        assert (editor.text, editor.mode) == (CODE, "NORMAL")
+        assert editor.selection == Selection.cursor((0, 0))
+
+
+async def test_vim_takes_over_selection_of_mouse(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE)
+        editor.selection = Selection((0, 0), (0, 4))
+        assert editor.mode == "VISUAL"
+        await pilot.press("d")
+        assert editor.text == CODE[4:]
+
+
+async def test_text_burst_in_normal_mode_is_no_paste(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE * 20)
+        for key in "jjjjjjjjjjjjjjjjjjjj":
+            pilot.app.post_message(Key(key, key))
+        await comes_true(lambda: editor.cursor_location == (20, 0))
+        assert editor.text == CODE * 20
+
+
+async def test_vim_keys_keep_read_only_text(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE)
+        editor.read_only = True
+        await pilot.press(*"jddixu")
+        assert (editor.text, editor.mode, editor.cursor_location[0]) == (CODE, "NORMAL", 1)
+
+
+async def test_turning_vim_off_ends_insert_mode(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE)
+        await pilot.press(*"ix")
+        pilot.app.vim_keys = False
+        await pilot.press("y", "enter", "z", "ctrl+z")
+        assert editor.text == f"xy\n{CODE}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_undo_after_any_vim_keys_restores_text(editing, seed) -> None:
+    rng = random.Random(seed)
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(CODE * 3)
+        for _ in range(60):
+            key = rng.choice([*"jkwbdcxpPoOiaAJ>.vVyu2}(", "escape"])
+            if key == "escape":
+                editor.leave()
+            elif editor.types:
+                editor.insert(key)
+            else:
+                editor.press(key)
+            assert editor.vim is not None
+        editor.leave()
+        editor.leave()
+        after = editor.text
+        for _ in range(100):
+            editor.press("u")
+        assert editor.text == CODE * 3
+        for _ in range(100):
+            editor.press("\x12")
+        assert editor.text == after
+
+
+async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text) -> None:
+    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
+        app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
+        screen = app.screen
+        await until(pilot, lambda: screen.editor.text and "NORMAL" in screen_text(app))
+        text = screen.editor.text
+        await pilot.press(*"i#")
+        await until(pilot, lambda: "INSERT" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "NORMAL" in screen_text(app))
+        assert not screen.was_pressed("cancel")
+        await pilot.press(*":w", "enter")
+        await until(pilot, lambda: screen.session.path.read_text() == f"#{text}")
+        await pilot.press("escape")
+        await until(pilot, lambda: screen.was_pressed("cancel"))
+
+
+async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
+        app.play_duel(app.services.catalogue.find("13"), DuelPlan(YOU, BASELINE, 10.0))
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "NORMAL" in screen_text(app))
+        screen = app.screen
+        await pilot.press(*"ggdGipass")
+        await until(pilot, lambda: "INSERT" in screen_text(app))
+        await pilot.press("escape", *":w", "enter")
+        await until(pilot, lambda: screen.state.left.last is not None)
+        assert screen.state.left.last.source == "pass"
+        await pilot.press("u", "ctrl+r")
+        await until(pilot, lambda: screen.unsaved == "" and screen.panes["left"].text == "pass")
