@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from arena.errors import UsageError, why
 from arena.paths import Paths, make_folder, module_command, unwritable, user
+from arena.records.header import read_header
 from arena.records.json_lines import Follower
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import JournalDamaged, journals, new_lines, new_name, sweep_path
-from sandbox.machine import processes
+from arena.workspace.named_kernels import BASELINE
 from sandbox.referee.lease import Applicant, Urgency, lock_holders
 
 NEWEST = 8
@@ -70,12 +71,12 @@ class Sweeps:
         self._read: dict[Path, tuple[int, Follower, SweepGrid]] = {}
         """Size of each journal, and what was read of it."""
 
-    def rows(self, held: Sequence[Applicant]) -> list[Work]:
-        """Returns a row for each sweep, the newest first. A damaged journal has none. held: the machine's queue."""
+    def rows(self) -> list[Work]:
+        """Returns a row for each sweep, the newest first. A damaged journal has none."""
         newest = reversed(journals(self._paths.sweeps)[-NEWEST:])
-        return [row for path in newest if (row := self._row(path, held)) is not None]
+        return [row for path in newest if (row := self._row(path)) is not None]
 
-    def _row(self, path: Path, held: Sequence[Applicant]) -> Work | None:
+    def _row(self, path: Path) -> Work | None:
         try:
             size, inode = (found := path.stat()).st_size, found.st_ino
             known, follower, grid = self._read.pop(path, (0, Follower(path), SweepGrid()))
@@ -91,12 +92,11 @@ class Sweeps:
             return None
         pid = next(iter(lock_holders([inode])), 0)
         whole = grid.results >= grid.total
-        mine = set(processes.tree(pid)) if pid else set()
-        cell = next((f" · {each.note.problem}" for each in held if each.pid in mine), "")
+        cells = "".join(f" · {cell}" for cell in running_cells(self._paths.runs, pid)) if pid else ""
         limit = f" of ${grid.plan.budget_usd:.2f}" if grid.plan.budget_usd is not None else ""
         return Work(
             user(),
-            f"sweep {path.stem} · {grid.results} of {grid.total}{cell}",
+            f"sweep {path.stem} · {grid.results} of {grid.total}{cells}",
             grid.last_at,
             "running" if pid else "done" if whole else "stopped",
             grid.left_s if pid and not whole else None,
@@ -104,6 +104,18 @@ class Sweeps:
             path.stem,
             pid,
         )
+
+
+def running_cells(runs: Path, pid: int) -> list[str]:
+    """Returns problem and player of each run whose journal a process is writing; none of another user's process."""
+    cells = []
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError, ValueError):  # it was closed since, or is no journal
+                if (journal := Path(os.readlink(link))).parent == runs.resolve():
+                    run = read_header(journal)
+                    cells.append(f"{run.problem_id} {run.slug} {BASELINE if run.player == 'you' else run.player}")
+    return cells
 
 
 def start_sweep(paths: Paths, options: str) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -45,6 +46,8 @@ class MachineDialog(Dialog[str | None]):
         self._sweeps = Sweeps(services.paths)
         self.rows: list[Work] = []
         self._reading = False
+        self._changes = ""
+        """What is being done to a sweep; empty: nothing."""
 
     def compose(self) -> ComposeResult:
         with self.frame("This machine", "sweep: n new · x stop · r resume · ^r name · esc", classes="large"):
@@ -62,8 +65,7 @@ class MachineDialog(Dialog[str | None]):
 
     async def _read(self) -> None:
         try:
-            # One look at the queue for both.
-            runs, sweeps = await asyncio.to_thread(lambda: (runs_under_way(held := queue()), self._sweeps.rows(held)))
+            runs, sweeps = await asyncio.to_thread(lambda: (runs_under_way(queue()), self._sweeps.rows()))
         except (ArenaError, OSError) as error:
             self.refuse(str(error))
             return
@@ -74,7 +76,8 @@ class MachineDialog(Dialog[str | None]):
         table.fill(HEADS, [[(words, _colour(work)) for words in _cells(work, time.time())] for work in self.rows])
         table.display = bool(self.rows)
         running = sum(work.place == "running" for work in runs)
-        self.report(f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits.")
+        said = f"running {running} · waiting {len(runs) - running}" if runs else "No run at this moment."
+        self.report(self._changes or said)
 
     @property
     def _sweep(self) -> Work | None:
@@ -91,31 +94,42 @@ class MachineDialog(Dialog[str | None]):
 
     def action_start(self) -> None:
         """Asks for the options of a new sweep, and starts it."""
-        question = Ask("New sweep: options of `pkb-arena sweep`", NEW, enter="starts it")
-        self._do_if_given(question, lambda options: start_sweep(self._paths, options))
+        start = partial(start_sweep, self._paths)
+        self._ask(Ask("New sweep: options of `pkb-arena sweep`", start, NEW, enter="starts it"))
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""
         if (work := self._sweep) is not None:
-            question = Ask(printable(f"Rename {work.sweep}"), work.sweep, enter="renames it")
-            self._do_if_given(question, lambda name: rename_sweep(self._paths, work, name))
+            rename = partial(rename_sweep, self._paths, work)
+            self._ask(Ask(printable(f"Rename {work.sweep}"), rename, work.sweep, enter="renames it"))
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
         if (work := self._sweep) is not None and work.pid:
             text = "Its results are kept, and r resumes it. The run in progress is cancelled."
             question = Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run")
-            self._do_if_given(question, lambda _: stop_sweep(work))
+            ask(self, question, lambda sure: self._change(f"stopping {work.sweep}", partial(stop_sweep, work), sure))
 
     def action_resume(self) -> None:
         """Resumes the sweep under the cursor."""
         if (work := self._sweep) is not None and not work.pid:
             options = shlex.join(["--resume", "--name", work.sweep])
-            self.change(lambda: start_sweep(self._paths, options), self._follow)
+            self._change(f"resuming {work.sweep}", partial(start_sweep, self._paths, options))
 
-    def _do_if_given(self, asks: Dialog[Any], change: Callable[[str], object]) -> None:
-        """Makes a change with the answer of a dialog, if there is one."""
-        ask(self, asks, lambda given: self.change(lambda: change(given), self._follow) if given else None)
+    def _ask(self, dialog: Ask) -> None:
+        ask(self, dialog, lambda _: self._follow())
+
+    def _change(self, words: str, change: Callable[[], object], sure: bool = True) -> None:
+        """Makes a change if it is wanted, and shows the words until it is made."""
+
+        def made() -> None:
+            self._changes = ""
+            self._follow()
+
+        if sure:
+            self._changes = printable(f"{words}…")
+            self.report(self._changes)
+            self.change(change, made)
 
 
 def _colour(work: Work) -> str:

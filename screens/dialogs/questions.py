@@ -1,5 +1,7 @@
 """Small questions over a screen."""
 
+import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -11,6 +13,7 @@ from textual.events import Key
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
+from arena.errors import ArenaError
 from screens.dialogs import Dialog
 from screens.widgets.text_lines import PlainStatic
 
@@ -34,21 +37,33 @@ class Question(Dialog[bool | None]):
         self.dismiss(event.button.id == "yes")
 
 
-class Ask(Dialog[str | None]):
-    """Asks for one line of text."""
+class Ask(Dialog[bool | None]):
+    """Asks for one line of text and does something with it. If that cannot be done, says why and stays open."""
 
-    def __init__(self, title: str, text: str = "", example: str = "", enter: str = "keeps it") -> None:
-        """enter: what the key enter does."""
+    def __init__(
+        self, title: str, do: Callable[[str], object], text: str = "", example: str = "", enter: str = "keeps it"
+    ) -> None:
+        """do: gets the text in a thread. It raises ArenaError if it refuses it. enter: what the key enter does."""
         super().__init__()
-        self._title, self._text, self._example, self._enter = title, text, example, enter
+        self._title, self._do, self._text, self._example, self._enter = title, do, text, example, enter
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter {self._enter} · esc back"):
             yield Input(self._text, placeholder=self._example, compact=True)
+            yield PlainStatic("", id="report")
 
     @on(Input.Submitted)
-    def _given(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip())
+    async def _given(self, event: Input.Submitted) -> None:
+        self.report("…")
+        self.run_worker(self._try(event.value.strip()), exclusive=True, exit_on_error=False)
+
+    async def _try(self, text: str) -> None:
+        try:
+            await asyncio.to_thread(self._do, text)
+        except ArenaError as error:
+            self.refuse(error.one_line)
+        else:
+            self.dismiss(True)
 
 
 _SENTENCES = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +29,8 @@ from screens.widgets.text_lines import PlainStatic
 
 MARKED = "marked"
 """The word of the filter that leaves only the marked rows."""
+ALIKE = ("player", "kernel", "setting", "clock")
+"""Columns that are left out if all rows have the same in them."""
 
 
 class RunsDialog(Dialog[Kernel | Contender | None]):
@@ -40,7 +43,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     """The keys of a subclass for the border."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "search the runs"),
-        Binding("m", "mark", "mark it; `marked` in the search leaves the marked ones"),
+        Binding("m", "mark", "mark it; a search for `marked` lists only these"),
         Binding("n", "note", "note on the revision"),
         Binding("s", "sort", "fastest first, or newest first"),
         Binding("x", "void", "void it, or take that back"),
@@ -54,6 +57,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         self._all: list[RunRecord | Unrun] = []
         self._notes: dict[str, str] = {}
         self._marked: set[str] = set()
+        self._alike = ""
+        """What the rows have in common; it has no column."""
         self._fastest = False
         """Whether the fastest run is the first row."""
 
@@ -117,7 +122,10 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         if self._fastest:
             rows.sort(key=lambda row: row[0].time_us or math.inf)
         self.entries = [entry for entry, _ in rows]
-        shown = [name for name in HEADINGS if any(cells[name] for _, cells in rows)]
+        values = {name: {cells[name] for _, cells in rows} - {""} for name in HEADINGS}
+        alike = [name for name in ALIKE if len(rows) > 1 and len(values[name]) == 1]
+        self._alike = "".join(f" · {values[name].copy().pop()}" for name in alike)
+        shown = [name for name in HEADINGS if values[name] and name not in ("outcome", *alike)]  # the sign says it
         drawn = [[self._cell(entry, name, cells) for name in shown] for entry, cells in rows]
         for column in (number for number, name in enumerate(shown) if name in RIGHT):
             width = max(len(shown[column]), *(len(row[column][0]) for row in drawn))
@@ -158,7 +166,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         if isinstance(entry, RunRecord) and entry.voided:
             said = printable(entry.voided.words)
         elif self._all:
-            said = f"{len(self.entries)} of {len(self._all)} runs. Times are medians by the clock of the headline."
+            said = f"{len(self.entries)} of {len(self._all)} runs{self._alike}. Times are medians of a call."
         else:
             said = "No results yet."
         self.query_one("#said", PlainStatic).update(said)
@@ -179,8 +187,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         if (entry := self.current) is None:
             return
         sha256, folder = entry.sha256, self.services.paths.workspace
-        dialog = Ask(f"Note on revision {sha256[:8]}", self._notes.get(sha256, ""), "two-shot, ring=2")
-        ask(self, dialog, lambda note: self.change(lambda: write_note(folder, sha256, note), self.follow))
+        title, write = f"Note on revision {sha256[:8]}", partial(write_note, folder, sha256)
+        noted = Ask(title, write, self._notes.get(sha256, ""), "two-shot, ring=2")
+        ask(self, noted, lambda _: self.run_worker(self.follow(), exit_on_error=False))
 
     def action_void(self) -> None:
         """Asks whether to void the run under the cursor, or to take that back."""

@@ -6,6 +6,7 @@ import time
 import msgspec
 import pytest
 from stored_runs import cell_result, header
+from textual.widgets import Input
 from waiting import PATIENCE_S
 
 from arena.machine.facts import Machine
@@ -145,7 +146,7 @@ async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_te
         dialog = app.screen
         await pilot.press("ctrl+end", "x", "r", "ctrl+r", "enter")
         read.set()
-        await until(pilot, lambda: "Nothing runs or waits" in screen_text(app))
+        await until(pilot, lambda: "No run at this moment" in screen_text(app))
         assert app.screen is dialog
 
 
@@ -163,6 +164,13 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         journal.close()
         await until(pilot, lambda: "stopped" in screen_text(app))
         await pilot.press("n", "ctrl+u", *"--players nobody", "enter")
-        await until(pilot, lambda: any("nobody" in str(note.message) for note in app._notifications))
+        await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
+        assert app.screen.query_one(Input).value == "--players nobody"
+        resumed = threading.Event()
+        monkeypatch.setattr(machine, "start_sweep", lambda paths, options: resumed.wait(PATIENCE_S))
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: "resuming spring…" in screen_text(app))
+        resumed.set()
+        await until(pilot, lambda: "No run at this moment." in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "sweep spring" in screen_text(app))

@@ -19,7 +19,7 @@ from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
 from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
-from sandbox.referee.lease import Applicant, Note, Urgency, queue
+from sandbox.referee.lease import Applicant, Note, Urgency
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 WRONG, RIGHT = (f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n" for word in ("wrong", "pass"))
@@ -163,12 +163,12 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
 
     def row(there: Callable[[Work], bool]) -> Work:
         found: list[Work] = []
-        eventually(lambda: found.extend(filter(there, sweeps.rows(queue()))) or found)
+        eventually(lambda: found.extend(filter(there, sweeps.rows())) or found)
         return found[0]
 
     name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 2 --rounds 1")
     assert name == "mine"
-    stop_sweep(row(lambda each: each.place == "running"))
+    stop_sweep(row(lambda each: each.place == "running" and each.what.endswith(" baseline")))
     stopped = row(lambda each: each.place == "stopped")
     assert "of 3" in stopped.what
     with pytest.raises(UsageError, match="not running"):
