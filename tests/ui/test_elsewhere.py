@@ -31,7 +31,7 @@ from screens.picker import PickerScreen
 from screens.profile import ProfileScreen
 from screens.sweep import SweepScreen
 from screens.terminal_app import TerminalApp
-from screens.themes import FOLDER, VARIABLE_DEFAULTS, ThemeError, load_theme, load_themes
+from screens.themes import FOLDER, VARIABLE_DEFAULTS, ThemeError, load_theme, load_themes, sixteen_colours
 from screens.widgets.key_line import entitle
 
 pytestmark = pytest.mark.slow
@@ -255,13 +255,18 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize(("name", "least"), [("dark", 3.0), ("light", 3.0), ("contrast", 4.5)])
-def test_every_text_colour_is_readable_below_list_cursor(name, least) -> None:
+@pytest.mark.parametrize(
+    ("name", "few", "least"),
+    [("dark", False, 3), ("light", False, 3), ("contrast", False, 4.5), ("dark", True, 4), ("light", True, 2.9)],
+)
+def test_every_text_colour_is_readable_below_list_cursor(name, few, least) -> None:
+    """few: in a terminal with 16 colours."""
     theme = next(theme for theme in load_themes()[0] if theme.name == name)
-    cursor = theme.variables["block-cursor-background"]
-    words = {key: getattr(theme, key) for key in ("foreground", "accent", "error", "success", "warning")}
-    words["muted"] = theme.variables["muted"]
-    for key, colour in words.items():
+    drawn = {key: getattr(theme, key) for key in ("foreground", "accent", "error", "success", "warning")}
+    drawn |= theme.variables | (sixteen_colours(dark=theme.dark) if few else {})
+    cursor = drawn["block-cursor-background"]
+    for key in ("foreground", "accent", "error", "success", "warning", "muted"):
+        colour = drawn[key]
         dark, light = sorted((luminance(colour), luminance(cursor)))
         assert (light + 0.05) / (dark + 0.05) >= least, key
 
