@@ -7,6 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import Key
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -14,6 +15,9 @@ from arena.errors import ArenaError
 from screens.dialogs import Dialog, T, field
 from screens.dialogs.questions import Question
 from screens.widgets.text_lines import PlainStatic
+
+TYPED_WITHIN_S = 1.5
+"""Letters typed within this time belong to one name."""
 
 
 class NamesDialog(Dialog[T | None]):
@@ -35,6 +39,7 @@ class NamesDialog(Dialog[T | None]):
         super().__init__()
         self._title, self._names, self._here, self._example, self._do = title, names, here, example, answer
         self._deletes = "^x deletes · " * deletes
+        self._typed, self._typed_at = "", 0.0
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter opens or adds · ^r renames · {self._deletes}esc"):
@@ -49,6 +54,22 @@ class NamesDialog(Dialog[T | None]):
         names.display = bool(self._names)
         names.highlighted = self._names.index(self._here) if self._here in self._names else 0
         (names if len(self._names) > 1 or self._here in self._names[1:] else self.query_one(Input)).focus()
+
+    def on_key(self, event: Key) -> None:
+        """Goes to the name that begins with what is typed in the list, and from its end to the field and back."""
+        names, typed = self.query_one(OptionList), self.query_one(Input)
+        if event.key == "up" and typed.has_focus and names.display:
+            names.focus()
+        elif event.key == "down" and names.has_focus and names.highlighted == len(self._names) - 1:
+            typed.focus()
+        elif names.has_focus and event.character and (event.character.isalnum() or event.character in "._-/"):
+            self._typed = (self._typed if event.time - self._typed_at < TYPED_WITHIN_S else "") + event.character
+            self._typed_at = event.time
+            found = (at for at, name in enumerate(self._names) if name.lower().startswith(self._typed.lower()))
+            names.highlighted = next(found, names.highlighted)
+        else:
+            return
+        event.stop()
 
     @on(OptionList.OptionSelected)
     def _open(self) -> None:

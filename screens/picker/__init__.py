@@ -162,7 +162,7 @@ class PickerScreen(BaseScreen):
         bar = _BARS[max(1, round(8 * solved / len(problems)))] if solved else " "
         return Content.assemble(f"{name:<11}", (f"{len(problems):>3} ", "$muted"), (bar, "$accent"))
 
-    def _rows(self) -> list[ProblemRow]:
+    def _rows(self, category: str) -> list[ProblemRow]:
         from screens.picker.problem_table import ProblemRow
 
         words = self.filter.words
@@ -172,20 +172,29 @@ class PickerScreen(BaseScreen):
                 problem, self.standings.get(problem.id), services.house.get(problem.id), services.best.get(problem.id)
             )
             for problem in self.problems
-            if self.category in ("", problem.category)
+            if category in ("", problem.category)
         )
         return [row for row in rows if row.matches(words)]
 
     @on(Input.Changed, "#filter")
+    def _filtered(self) -> None:
+        self._fill()
+        if self.filter.words:  # else the cursor stays on the problem that was found
+            self.table.move_cursor(row=0)
+
     def _fill(self) -> None:
         table = self.table
-        rows = self._rows()
+        rows = self._rows(self.category)
         pane = self.query_one("#problem-pane")
         table.show(rows, max(30, pane.content_size.width or 60))
         table.display = bool(rows)
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not rows
-        nothing.update("No problem matches this filter. esc clears it." if self.problems else "No problems found.")
+        elsewhere = len(self._rows("")) if self.category and not rows else 0
+        others = f" in {self.category}; {elsewhere} of other categories do" if elsewhere else ""
+        nothing.update(
+            f"No problem matches this filter{others}. esc clears it." if self.problems else "No problems found."
+        )
         count = f"{len(rows)} of {len(self.problems)}"
         legend = LEGEND if pane.size.width > len(LEGEND) + len(count) + 10 and self.standings else ""
         pane.border_subtitle = f"{legend}{count}"

@@ -38,7 +38,7 @@ def opening(card: str) -> tuple[str, str]:
 def card_preview(problem: Problem, services: Services, width: int) -> Content:
     """Returns a summary for the pane beside the table, `width` cells wide. Another key shows the whole card."""
     words, formula = opening(printable(problem.card))
-    tags = " · ".join([problem.category, *problem.also, problem.domain, *problem.collectives])
+    tags = " · ".join(dict.fromkeys([problem.category, *problem.also, problem.domain, *problem.collectives]))
     parts: list[Content] = [
         Content.styled(problem.title, "bold"),
         Content.styled(tags, "$muted"),

@@ -231,7 +231,13 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
 
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
-        app.screen.query_one(OptionList).highlighted = 0
+        names, typed = app.screen.query_one(OptionList), app.screen.query_one(Input)
+        await until(pilot, lambda: names.has_focus and names.highlighted == 1)
+        await pilot.press("down")
+        assert typed.has_focus
+        await pilot.press("up", "k", "e")
+        assert names.has_focus
+        assert (names.highlighted, typed.value) == (0, "")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Question))  # asks about the draft, which was typed there
         assert app.screen_stack[-2].session.path == path

@@ -94,6 +94,20 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
 
 
 @pytest.mark.further
+async def test_times_beside_keys_keep_one_line_each(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+        for event in events("pass"):
+            app.screen.apply(event)
+        await pilot.press("f1", "f1")
+        await until(pilot, lambda: bool(app.screen.query("#keys-beside")) and "ctrl+s  save & run" in screen_text(app))
+        await until(
+            pilot, lambda: any("baseline" in line and "125.1" in line for line in screen_text(app).splitlines())
+        )
+        lines = screen_text(app).splitlines()
+        head = next(at for at, line in enumerate(lines) if "µs per call" in line)
+        assert "baseline" in lines[head + 1]
+
+
 async def test_log_stays_visible_when_terminal_widens(open_app, events, until, screen_text) -> None:
     """The hidden timing pane is drawn without a width, so its sentences take a row for each word."""
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):

@@ -165,10 +165,17 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until, scre
         await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: ids(app) == [1, 2, 13])
+        app.picker.table.move_cursor(row=2)
         await pilot.press("slash", *"all")
         assert app.focused.id == "filter"
-        await pilot.press("down")
+        await pilot.press("enter")
         await until(pilot, lambda: app.focused is app.picker.table)
+        assert app.picker.table.current.id == 1
+        assert not app.picker.table.show_horizontal_scrollbar
+        app.picker.query_one("#categories", OptionList).highlighted = 2
+        await pilot.press("slash", *" sum")
+        words = "in tensor; 1 of other categories do. esc clears it."
+        await until(pilot, lambda: words in " ".join(screen_text(app).split()))
 
 
 def test_the_filter_has_the_words_of_the_outcomes() -> None:
