@@ -105,23 +105,22 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if (other := failed_other(state)) is not None:
         failed = figures.verdict_words(other.verdict)
         return Answer("✓ PASS", "success", big="✓", support=f"not timed; other kernel: {failed}")
-    headline = state.headline
-    if headline is None:
+    headline, told = state.headline, state.result or state.judged
+    said = headline.outcome if headline is not None else told.outcome if told is not None else ""
+    if not said:
         if state.waiting is not None and state.running:
             return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
-        told = state.result or state.judged
-        support = f"correct; {told.outcome or 'not timed'}" if told is not None else "timing…"
-        return Answer("✓ PASS", "success", big="✓", support=support)
-    said = headline.outcome
+        return Answer("✓ PASS", "success", big="✓", support="correct; not timed" if told is not None else "timing…")
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     single = bool(state.result and single_calls_words(state.result.told))
-    where = f"{headline.where}{', single calls' if single else ''}"
+    where = f"{headline.where}{', single calls' if single else ''}" if headline is not None else ""
     advice = SINGLE if single else _isolation(state)
-    if said not in figures.CLEAR:  # a large figure would be read as the result
+    if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         if said == TOO_NOISY and state.result:
             advice = f"Measure longer ({key_of('measure_on', keymap)})"
-        support = f"{figures.measured_words(headline.speedup, said)[2:]} {where}".rstrip()
+        speed = figures.measured_words(headline.speedup, said)[2:] if headline else "no speedup is claimed"
+        support = f"{speed} {where}".rstrip()
         return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),

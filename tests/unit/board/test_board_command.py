@@ -84,6 +84,7 @@ def test_text_markdown_and_csv(pkb_arena: CommandLine, sweep: Path) -> None:
     assert {row["origin"] for row in rows} == {"here", "published"}
     house = next(row for row in rows if row["player"] == "house" and row["scope"] == "all")
     assert 0 <= float(house["pass_1_low"]) < float(house["pass_1_high"]) <= 1
+    assert "inf" not in {cell for row in rows for cell in row.values()}  # an end that is not known is empty
     by = pkb_arena("board", "--by", "category").stdout
     assert "collective  house" in by
 
