@@ -185,6 +185,8 @@ class DecidingDialog(Dialog[ScreenResultType]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5,ctrl+s", "decide", "go ahead", show=False, priority=True),
         Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
+        Binding("down", "app.focus_next", "next field", show=False),
+        Binding("up", "app.focus_previous", "field before", show=False),
     ]
 
     def action_decide(self) -> None:

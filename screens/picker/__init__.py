@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -265,12 +266,9 @@ class PickerScreen(BaseScreen):
         problem = getattr(self.app.screen, "problem", None) or self.table.current  # the menu starts it at a kernel, too
         if problem is None:
             return
-        try:
-            device = choose_setting(problem, Choice(), self.services.settings).device
-        except ArenaError:  # a run says why
-            on_gpus = True
-        else:
-            on_gpus = kind_of(device).on_gpus
+        on_gpus = True
+        with suppress(ArenaError):  # a run says why
+            on_gpus = kind_of(choose_setting(problem, Choice(), self.services.settings).device).on_gpus
         templates = Choose(f"New kernel · {problem.slug}", template_sentences(on_gpus=on_gpus))
         ask(self, templates, lambda name: self.parent_app.open_problem(problem, text=starter(problem, name)))
 

@@ -84,6 +84,8 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         assert limit(screen) == ("", True, "")
+        await pilot.press("up", "2")  # the keys of a list of fields; dollars cannot be typed
+        assert screen.query_one("#minutes", Input).value.endswith("2")
         await choose_player(screen, pilot, until, "right", "agent:mine")
         assert limit(screen) == ("1", False, "agent:mine stops once this is spent")
         await choose_player(screen, pilot, until, "left", "model:opus")
