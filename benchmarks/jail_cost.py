@@ -76,7 +76,7 @@ def _start_figures(jail: Jail) -> list[Figure]:
 
 
 def _start_ms(jail: Jail, folder: Path) -> float:
-    wrapped = jail.wrap(["/bin/true"], folder, {})
+    wrapped = jail.profile.wrap(["/bin/true"], folder, {}, filter_fd=jail.filter_fd())
     started = time.perf_counter()
     try:
         subprocess.run(wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, stdin=subprocess.DEVNULL, check=True)

@@ -55,17 +55,10 @@ class Group:
         """Kills every process of the group at once, including one that is being forked (Linux 5.14)."""
         _write(self.path / "cgroup.kill", "1")
 
-    def freeze(self) -> None:
-        """Stops every process of the group and all that they start. No signal continues them."""
-        self._set_frozen(b"1")
-
-    def thaw(self) -> None:
-        """Continues all processes."""
-        self._set_frozen(b"0")
-
-    def _set_frozen(self, value: bytes) -> None:
+    def set_frozen(self, frozen: bool) -> None:
+        """Stops every process of the group and all that they start, or continues them. No signal continues them."""
         with contextlib.suppress(OSError):  # the group is gone
-            os.pwrite(self._descriptor("cgroup.freeze"), value, 0)
+            os.pwrite(self._descriptor("cgroup.freeze"), b"1" if frozen else b"0", 0)
 
     @property
     def frozen(self) -> bool:

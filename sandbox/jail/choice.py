@@ -32,20 +32,10 @@ class Jail:
     filter: bytes | None
     rejected: dict[str, str]
 
-    def wrap(
-        self,
-        argv: list[str],
-        folder: Path,
-        extra: dict[str, str],
-        readable: tuple[Path, ...] = (),
-        devices: tuple[str, ...] = (),
-        caps: Caps | None = None,
-        hidden: tuple[Path, ...] = (),
-    ) -> Wrapped:
-        """A command in this jail; see `Profile.wrap`. With `caps` it is an agent program, whose filter allows timers."""
+    def filter_fd(self, caps: Caps | None = None) -> int | None:
+        """A descriptor of the filter for `Profile.wrap`. With `caps` it is that of an agent program, which allows timers."""
         program = self.filter if caps is None else build_filter(self.name, timed=False)
-        fd = None if program is None else filter_file(program)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices, caps, hidden)
+        return None if program is None else filter_file(program)
 
     @property
     def name(self) -> str:

@@ -97,6 +97,15 @@ def attach_address(fd: int, size: int, rights: int) -> int:
     return _map(handle, rounded(size), rights)
 
 
+def allocation(address: int) -> int:
+    """The driver's handle of the cuMem allocation at an address, the same at each of its addresses; 0 for other memory."""
+    handle = ctypes.c_ulonglong()
+    if driver().cuMemRetainAllocationHandle(ctypes.byref(handle), ctypes.c_void_p(address)):
+        return 0
+    call("cuMemRelease", handle)
+    return handle.value
+
+
 def release(memory: torch.Tensor) -> None:
     """Unmaps memory of `allocate` or `attach`. It is freed when no process maps it."""
     pointer, size = ctypes.c_ulonglong(memory.data_ptr()), ctypes.c_size_t(memory.numel())

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from sandbox.memory import gpu
 from sandbox.memory.host import TensorPlace, up
 from sandbox.memory.trees import Leaves, flatten, unflatten
 
@@ -32,6 +33,8 @@ DTYPES = (
     *(torch.complex64, torch.complex128),
     *(torch.float8_e4m3fn, torch.float8_e5m2),
 )
+_checked_granules = set[int]()
+"""Granules of GPU memory in which no arena is mapped, by number."""
 _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 MAX_DIMS = 8
 TEXT = 1024
@@ -247,13 +250,19 @@ class Slot:
         """Raises DoesNotFit for a tensor in an arena.
 
         A result in the output arena would need no copy, but the time of the copy is subtracted. A result in the input
-        arena is an argument, while the baseline returns fresh memory.
+        arena is an argument, while the baseline returns fresh memory. On GPUs an arena may be mapped again elsewhere.
         """
         for tensor in tensors:
             address = tensor.data_ptr()
             for first, end, reason in self._refused:
                 if first <= address < end:
                     raise DoesNotFit(reason)
+            if tensor.is_cuda and address // gpu.GRANULE not in _checked_granules:
+                found = gpu.allocation(address)
+                for first, _, reason in self._refused:
+                    if found and gpu.allocation(first) == found:
+                        raise DoesNotFit(reason)
+                _checked_granules.add(address // gpu.GRANULE)
 
     def put(self, result: Any) -> None:
         """Copies a call's result into the slot, with few launches if it has the expected layout. This is timed.

@@ -84,13 +84,11 @@ class Clock:
         if self.name == "call" or self.rival or world not in self.noop:
             return min(self.overhead_us, self._most_overhead[world == CONTENDER_INDEX])
         own: float = median(self.noop[world])
-        return own if self._believed(world) else min(own, max(self._reference_overheads(), default=0.0))
+        most = [median(found) for reference, found in self.noop.items() if reference != CONTENDER_INDEX]
+        return own if self._believed(world) else min(own, max(most, default=0.0))
 
     def _believed(self, world: int) -> bool:
         return self.rival or world != CONTENDER_INDEX
-
-    def _reference_overheads(self) -> list[float]:
-        return [median(found) for world, found in self.noop.items() if world != CONTENDER_INDEX]
 
     def overhead_error(self) -> float:
         """Standard error of the log speedup from the uncertainty of the overhead."""

@@ -223,7 +223,8 @@ def wrapped_for(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrap
         readable = (*readable, cache, files)
     if cache is not None:
         extra["PKB_KERNEL_CACHE"] = str(cache)
-    wrapped = spec.jail.wrap(argv, folder, extra, readable, kind.device_files(spec.gpus))
+    jail, devices = spec.jail, kind.device_files(spec.gpus)
+    wrapped = jail.profile.wrap(argv, folder, extra, readable, jail.filter_fd(), devices)
     try:
         yield wrapped
     finally:

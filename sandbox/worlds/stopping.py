@@ -42,7 +42,7 @@ class ByGroup:
 
     def halt(self) -> None:
         """Tells all known processes to stop; returns before they have stopped."""
-        self._group.freeze()
+        self._group.set_frozen(True)
 
     def complete(self) -> bool:
         """Stops new processes, too. Returns whether one was still running: none, because a frozen group freezes them."""
@@ -68,7 +68,7 @@ class ByGroup:
     def go_on(self, held: Collection[int] = ()) -> None:
         """Continues all stopped processes except these."""
         processes.pause(held)  # takes effect before they could run again
-        self._group.thaw()
+        self._group.set_frozen(False)
 
 
 class BySignals:

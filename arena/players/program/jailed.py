@@ -104,18 +104,17 @@ async def run_program(
             "{root}": endpoint.removesuffix("/v1beta"),
             "{model}": program.model.model if program.model is not None else "",
         }
-        argv = [_filled(word, places) for word in program.command]
-        argv = [*start, "play", socket, str(PORT), model_socket, *argv]
+        argv = ["nice", "-n", "19", *start, "play", socket, str(PORT), model_socket]
+        argv += [_filled(word, places) for word in program.command]
         extra = {name: _filled(value, places) for name, value in program.environment.items()}
         extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
         extra["PKB_ARENA_RUN"] = str(folder / "run")
-        hidden = (paths.config, paths.data, paths.state)
+        caps, hidden = program.caps, (paths.config, paths.data, paths.state)
         readable = (folder, *program.readable)
         # In a thread, because the search for a writable control group starts a process.
-        usage = await asyncio.to_thread(AgentUsage, jail.profile, folder, program.caps)
+        usage = await asyncio.to_thread(AgentUsage, jail.profile, folder, caps)
         stack.callback(usage.close)
-        argv = ["nice", "-n", "19", *argv]
-        wrapped = jail.wrap(argv, folder, extra, readable, caps=program.caps, hidden=hidden)
+        wrapped = jail.profile.wrap(argv, folder, extra, readable, jail.filter_fd(caps), (), caps, hidden)
         try:
             with (folder / "task.md").open("rb") as given:
                 process = await asyncio.create_subprocess_exec(
@@ -218,7 +217,8 @@ def _finding(name: str, table: AgentSettings) -> MachineFinding:
         start, needed = installation(Path(shutil.which(BUILT_IN[name].command[0]) or name).resolve())
         with tempfile.TemporaryDirectory(prefix="pkb-agent-") as folder:
             readable = (*needed, *(Path(path).expanduser() for path in table.readable))
-            wrapped = agent_jail().wrap([*start, option], Path(folder), table.environment, readable, caps=caps)
+            jail, argv = agent_jail(), [*start, option]
+            wrapped = jail.profile.wrap(argv, Path(folder), table.environment, readable, jail.filter_fd(caps), (), caps)
             with contextlib.closing(wrapped):
                 done = subprocess.run(
                     wrapped.argv,

@@ -11,5 +11,5 @@ def solution(tensor):
     total = torch.zeros_like(tensor)
     for rank in range(dist.get_world_size()):
         generator = seeded(42 * 1_000_003 + rank * 7919 + 17, torch.device("cpu"))
-        total += torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
+        total += torch.randn(tensor.shape, generator=generator).to(tensor)
     return total

@@ -1,5 +1,6 @@
 # expect: WRONG_RESULT | PROTOCOL | LATE_OUTPUT
 # preset: paper
+# device: cpu
 """Says DONE while one system call of a thread still writes all outputs of the batch, which no signal interrupts."""
 
 import gc

@@ -166,7 +166,9 @@ os.openpty()
 signal.setitimer(signal.ITIMER_REAL, 0.01)
 signal.pause()"""
     jail = choose()
-    with contextlib.closing(jail.wrap([str(agent_interpreter()), "-c", text], tmp_path, {}, caps=CAPS)) as wrapped:
+    argv = [str(agent_interpreter()), "-c", text]
+    filter_fd = jail.filter_fd(CAPS)
+    with contextlib.closing(jail.profile.wrap(argv, tmp_path, {}, filter_fd=filter_fd, caps=CAPS)) as wrapped:
         started = {"env": wrapped.env, "pass_fds": wrapped.fds, "capture_output": True}
         done = subprocess.run(wrapped.argv, check=False, timeout=PATIENCE_S, **started)
     assert done.returncode == 128 + signal.SIGALRM, done.stderr

@@ -5,11 +5,12 @@ import gc
 import os
 import struct
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from sandbox.memory import slots
+from sandbox.memory import gpu, slots
 from sandbox.memory.trees import NotATree, flatten, unflatten
 
 ROOM = 16
@@ -107,6 +108,16 @@ def test_a_result_in_an_arena_is_refused(laid_out_for):
             slot.put(result)
     with pytest.raises(slots.DoesNotFit, match="memory of outputs"):
         slot.put(slot.targets[0][:2])
+
+
+def test_arena_mapped_again_on_a_gpu_is_refused(monkeypatch):
+    _, slot = ready_for(torch.zeros(0))
+    slot._refused = [(1 << 40, 1 << 41, "an argument")]
+    monkeypatch.setattr(gpu, "allocation", {1 << 40: 7, 1 << 42: 7, 1 << 43: 8}.get)
+    own, second = (SimpleNamespace(is_cuda=True, data_ptr=lambda at=at: at) for at in (1 << 43, 1 << 42))
+    slot._refuse_arenas([own])
+    with pytest.raises(slots.DoesNotFit, match="an argument"):
+        slot._refuse_arenas([second])
 
 
 def test_an_empty_result_lies_nowhere():

@@ -163,9 +163,8 @@ def test_world_gets_room_and_environment_for_its_devices(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(world_process, "start", lambda *arguments: SimpleNamespace(tree=list))
     kind = SimpleNamespace(host_bytes=5, environment=lambda gpus: {"GPUS": str(gpus)}, device_files=list)
-    jail = SimpleNamespace(
-        name="none", profile=None, wrap=lambda *wrapped: given.append(wrapped[2]) or SimpleNamespace(close=list)
-    )
+    profile = SimpleNamespace(wrap=lambda *wrapped: given.append(wrapped[2]) or SimpleNamespace(close=list))
+    jail = SimpleNamespace(name="none", profile=profile, filter_fd=list)
     for trusted in (False, True):
         spec = SimpleNamespace(trusted=trusted, ranks=3, kind=kind, kernel=True, jail=jail, gpus=(1,), readable=())
         WorldProcess.start(spec, [], 0, ForkServers())._folder.remove()

@@ -195,7 +195,7 @@ def test_next_referee_kills_frozen_leftovers(monkeypatch):
         group = cgroup.make(None, counted=False)
     left = subprocess.Popen(group.starts(["/bin/sleep", "600"]))
     eventually((group.path / "cgroup.procs").read_text)
-    group.freeze()
+    group.set_frozen(True)
     cgroup.stopping_place.cache_clear()
     assert cgroup.stopping_place() == place
     assert left.wait(PATIENCE_S) == -signal.SIGKILL
