@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from screens.widgets.text_lines import Place, dedented, indented, next_indent, pattern_of
@@ -128,10 +129,11 @@ def _nearest(pattern: str, *, back: bool = False) -> Callable[[str, int, int], i
     compiled = re.compile(pattern, re.MULTILINE)
 
     def move(text: str, at: int, count: int) -> int | None:
-        places = [found.start() for found in compiled.finditer(text)]
-        number = bisect_left(places, at) - count if back else bisect_right(places, at) + count - 1
+        found = compiled.finditer(text, 0, at + 1) if back else compiled.finditer(text, at)
+        places = (each.start() for each in found if (each.start() < at if back else each.start() > at))
+        nearest = list(places)[-count:] if back else list(islice(places, count))
         end = 0 if back else len(text)
-        return places[number] if 0 <= number < len(places) else end if at != end else None
+        return nearest[0 if back else -1] if len(nearest) == count else end if at != end else None
 
     return move
 
