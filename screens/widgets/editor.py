@@ -16,7 +16,7 @@ from sandbox.protocol.kernel_files import MAIN
 from screens.widgets import text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source
-from screens.widgets.vim import KEYS, Registers, Vim, common_ends, on_character, place_at
+from screens.widgets.vim import KEYS, Registers, Vim, common_start, on_character, place_at
 
 _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo", "redo"])
 """The actions that write without a check of `read_only`; the other actions check it themselves."""
@@ -217,7 +217,8 @@ class Editor(Source):
         """Shows vim's text, by one edit of the part that changed, and its selection."""
         text = self.text
         if vim.text != text:
-            start, behind = common_ends(text, vim.text, len(text))
+            start = common_start(text, vim.text)
+            behind = common_start(text[start:][::-1], vim.text[start:][::-1])
             ends = place_at(text, start), place_at(text, len(text) - behind)
             self.replace(vim.text[start : len(vim.text) - behind], *ends)
         self.selection = Selection(*(place_at(vim.text, at) for at in vim.selection))

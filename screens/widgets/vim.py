@@ -14,18 +14,10 @@ from screens.widgets.text_lines import Place, dedented, indented, next_indent, p
 
 MOST_TIMES, MOST_WRITTEN = 9_999, 1_000_000
 """The largest count, and about the most characters that one command writes."""
-KEYS = {"left": "h", "right": "l", "up": "k", "down": "j", "home": "0", "end": "$", "delete": "x", "tab": "\0"}
-KEYS |= {"enter": "\r", "backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "shift+tab": "\0", "ctrl+d": "\x04"}
-KEYS |= {
-    "ctrl+k": "\0",
-    "ctrl+w": "\0",
-    "ctrl+u": "\x15",
-    "ctrl+b": "\x02",
-    "ctrl+f": "\x06",
-    "ctrl+r": "\x12",
-    "ctrl+z": "u",
-    "ctrl+y": "\x12",
-}
+KEYS = {"left": "h", "right": "l", "up": "k", "down": "j", "home": "0", "end": "$", "delete": "x", "enter": "\r"}
+KEYS |= {"backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "ctrl+b": "\x02", "ctrl+f": "\x06", "ctrl+z": "u"}
+KEYS |= {"ctrl+d": "\x04", "ctrl+u": "\x15", "ctrl+r": "\x12", "ctrl+y": "\x12"}
+KEYS |= dict.fromkeys(("tab", "shift+tab", "ctrl+k", "ctrl+w"), "\0")
 """The character of each key that writes none. "\0" does nothing."""
 _WHAT = r"([/?:][^\r]*\r|[fFtTrgzZmq@'`\"\[\]].|%s|[^/?:fFtTrgzZmq@'`\"\[\]ia])"
 _NORMAL = re.compile(r"([1-9]\d*+)?+(?:(g[uU~]|[dcy<>])([1-9]\d*+)?+)?+" + _WHAT % "(?(2)[ia].|[ia])", re.DOTALL)
@@ -335,18 +327,10 @@ class Vim:
         """Returns where a motion leads; None if it leads nowhere, or is none."""
         text, at, number, page = self.text, self.cursor, count or 1, self.page
         column, self._column = self._column, len(text) if what == "$" else None
-        rows = {
-            "j": 1,
-            "k": -1,
-            "\r": 1,
-            "-": -1,
-            "\x04": page // 2,
-            "\x15": -(page // 2),
-            "\x06": page,
-            "\x02": -page,
-        }.get(what)
-        if rows is not None:
-            start = rows_away(text, at, rows * number)
+        rows = {"j": 1, "\r": 1, "\x04": page // 2, "\x06": page}
+        rows |= {"k": -1, "-": -1, "\x15": -(page // 2), "\x02": -page}
+        if what in rows:
+            start = rows_away(text, at, rows[what] * number)
             if what in ("\r", "-"):
                 return indent_end(text, start) if start != line_start(text, at) else None
             self._column = at - line_start(text, at) if column is None else column
@@ -446,18 +430,16 @@ class Vim:
             size = cut.count("\n") + 1, 0 if span.linewise else len(cut) - cut.rfind("\n")
             self.mode, self.cursor = "NORMAL", span.start
             self._operate(command._replace(operator=operator, what="", size=size), span)
-        elif what in ("p", "P"):
-            self.mode, self.cursor = "NORMAL", span.start
-            self._replace(
-                span.start, span.end, f"\n{shared.text}\n" if shared.linewise > span.linewise else shared.text
-            )
-            shared.text, shared.linewise = cut, span.linewise
-        elif what == "J" or what[0] == "r":
+        elif what in ("p", "P", "J") or what[0] == "r":
+            new = f"\n{shared.text}\n" if shared.linewise > span.linewise else shared.text
             self.mode, self.cursor = "NORMAL", span.start
             if what == "J":
                 self._join(cut.count("\n"))
-            else:
+            elif what[0] == "r":
                 self._replace(span.start, span.end, re.sub(r".", lambda _: what[1], cut))
+            else:
+                self._replace(span.start, span.end, new)
+                shared.text, shared.linewise = cut, span.linewise
         else:
             return False
         return True
@@ -564,11 +546,12 @@ class Vim:
     def _end_insert(self, cursor: int) -> None:
         """Records what was typed in insert mode, and writes it as often as the count says."""
         before, begun, times = self._begun
-        kept, behind = common_ends(before, self.text, begun)
+        kept = common_start(before[:begun], self.text)
+        behind = common_start(before[begun:][::-1], self.text[kept:][::-1])
         typed = self.text[kept : len(self.text) - behind]
         self._typed = begun - kept, len(before) - begun - behind, typed
         if typed and times > 1:
-            opened = self._last is not None and self._last.what in "oO"
+            opened = self._last is not None and self._last.what in ("o", "O")
             indent = self.text[line_start(self.text, cursor) : indent_end(self.text, cursor)]
             more = repeated(f"\n{indent}{typed}" if opened else typed, times - 1)
             self._replace(cursor, cursor, more)
@@ -585,16 +568,9 @@ class Vim:
             self.mode, self.cursor = "NORMAL", max(start + len(written) - 1, line_start(self.text, start))
 
 
-def common_ends(one: str, other: str, most: int) -> tuple[int, int]:
-    """Returns how many characters two texts have in common at their start, at most `most`, and then at their end."""
-
-    def common(one: str, other: str) -> int:
-        return next(
-            (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-        )
-
-    start = common(one[:most], other)
-    return start, common(one[start:][::-1], other[start:][::-1])
+def common_start(one: str, other: str) -> int:
+    """Returns how many characters two texts have in common at their start."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def repeated(text: str, times: int) -> str:
