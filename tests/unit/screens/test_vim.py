@@ -22,7 +22,8 @@ def pressed(vim: Vim, text: str, keys: str) -> str:
         elif vim.mode != "INSERT":
             vim.press(NAMES.get(key, key), text)
         elif key == "backspace":
-            vim.text, vim.cursor = text[: vim.cursor - 1] + text[vim.cursor :], vim.cursor - 1
+            left = max(vim.cursor - 1, 0)
+            vim.text, vim.cursor = text[:left] + text[vim.cursor :], left
         else:
             vim.text = text[: vim.cursor] + key + text[vim.cursor :]
             vim.cursor += 1
