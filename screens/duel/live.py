@@ -216,9 +216,9 @@ class LiveDuelScreen(DuelScreen):
     def _cursor_moved(self) -> None:
         if self.edits is not None:
             pane = self.query_one(f"#{self.edits}-pane")
-            mode = self._editor.mode
-            signature = self._editor.signature(pane.size.width - FRAME - len(mode) - 3)
-            entitle(pane, subtitle=" · ".join(filter(None, (mode, signature))))
+            mode = f"{self._editor.mode} · ".removeprefix(" · ")
+            signature = self._editor.signature(pane.size.width - FRAME - len(mode))
+            entitle(pane, subtitle=f"{mode}{signature}".removesuffix(" · "))
 
     def action_share(self) -> None:
         """Shares the result. Before there is one, the key is vim's for redo."""
