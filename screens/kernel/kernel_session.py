@@ -387,7 +387,7 @@ class KernelSession:
         results = [result for event in told if (result := result_in(header, event)) is not None]
         if not results or self.busy:  # a run began meanwhile
             return []
-        self._request = self._new_request(header.kernel_name, header.kernel, header.kernel_path)
+        self._request = self._new_request(shown_name(self.path), header.kernel, str(self.path))  # for a longer run
         for event in told:
             self.apply(event)
         if self.state.running:  # its process was killed while it measured on

@@ -449,3 +449,9 @@ async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel,
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.session.earlier(Kernel("# a copy\npass\n")) is not None)
         assert screen.session.earlier(Kernel("pass\nring")) is None
+        ring = screen.session.path.with_name("ring.py")
+        app.services.workspace.save(ring, "pass")
+        app.open_problem(screen.problem, ring)
+        await until(pilot, lambda: app.screen is not screen and app.screen.session.from_journal)
+        await pilot.press("ctrl+l")  # a run of this kernel
+        await until(pilot, lambda: app.screen.session.state.kernel_name == "ring.py")
