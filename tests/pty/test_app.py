@@ -57,6 +57,7 @@ def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
         all_end(children)
 
 
+@pytest.mark.further
 def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
@@ -166,6 +167,7 @@ def test_run_goes_on_while_other_editor_has_terminal(
         assert app.ends() == 0
 
 
+@pytest.mark.further
 def test_second_app_at_same_problem_is_read_only(kernel: Path) -> None:
     with Screen("screens.main", "gemm_allreduce") as app:
         app.shows("kernel.py", "def solution(A_local")

@@ -128,15 +128,10 @@ def judge(
         runner.run(engine.close())
 
 
-JUDGED = [problem for problem in HOUSE if problem.slug in ("allreduce", "gemm_allreduce")]
-"""`make test` judges these with one round; `make test-all` judges all with three rounds."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", JUDGED, ids=lambda problem: problem.slug)
-def test_the_judge_passes_it(judge, problem):
-    """Two problems suffice: the test above covers repeated calls, and the judge's steps are the same for all."""
-    result = judge(problem, 1).result
+def test_the_judge_passes_it(judge):
+    """One problem suffices: the test above covers repeated calls, and the judge's steps are the same for all."""
+    result = judge(load_catalogue().find("gemm_allreduce"), 1).result
     assert result.verdict is Verdict.PASS, result.detail
 
 

@@ -10,6 +10,7 @@ from waiting import PATIENCE_S
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 from sandbox.protocol.result import Transfers, joined
 from sandbox.rank import transfers
+from sandbox.rank.devices import device
 from sandbox.rank.devices.device import Device
 from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
 
@@ -17,11 +18,14 @@ CommandLine = Callable[..., Any]
 SMALL = 4096
 
 
-def test_every_pair_is_measured_by_its_first_rank(in_ranks: Callable[..., list[Transfers]]) -> None:
+def test_every_pair_is_measured_by_its_first_rank(
+    in_ranks: Callable[..., list[Transfers]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "LARGEST_TRANSFER", 128 << 10)
     found = in_ranks(3, lambda rank, world: transfers.measure(Device()))
     assert [[pair.ranks for pair in each.pairs] for each in found] == [[(0, 1), (0, 2)], [(1, 2)], []]
     whole = joined(found)
-    assert whole.sizes == [size for size in transfers.SIZES if size <= 32 << 20]
+    assert whole.sizes == [size for size in transfers.SIZES if size <= 128 << 10]
     assert whole.ways == ["memory stores", "memory loads", "gloo"]
     for pair in whole.pairs:
         for times in pair.us.values():
@@ -52,7 +56,7 @@ def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     (pair,) = found["pairs"]
-    assert (found["device"], found["world"], pair["ranks"]) == ("cpu", 2, [0, 1])
+    assert (found["device"], found["world"], pair["ranks"], found["sizes"][-1]) == ("cpu", 2, [0, 1], 32 << 20)
     for way, times in pair["us"].items():
         rates = [size / us / 1e3 for size, us in zip(found["sizes"], times, strict=True)]
         assert pair["gb_s"][way] == pytest.approx(rates)
