@@ -127,7 +127,7 @@ def test_signatures_are_read_as_written():
                float *y, const int counts[], __grid_constant__ const float f) {
         }
         static void inner(int x) {}
-        extern "C" void nothing(void) { }
+        extern "C" inline const int nothing(void) { }
         """)
     )
     assert list(functions) == ["kernel", "nothing"]
@@ -140,7 +140,7 @@ def test_signatures_are_read_as_written():
     assert (y.name, y.dtype) == ("y", "float32")
     assert (counts.name, counts.dtype, counts.pointers) == ("counts", "int32", 1)
     assert (f.name, f.base) == ("f", "float")
-    assert functions["nothing"].parameters == ()
+    assert (functions["nothing"].returns, functions["nothing"].parameters) == ("int", ())
     assert [function.kernel for function in functions.values()] == [True, False]
 
 

@@ -228,6 +228,9 @@ def test_one_right_kernel_wins_without_a_final() -> None:
     assert (ended.left.usd, ended.right.usd) == (0.5, 0.0)
     assert (ended.winner, ended.left.verdict, ended.right.attempt) == ("right", Verdict.WRONG_RESULT, 1)
     assert ended.left.detail == "why"
+    assert ended.reason == "the other player has no correct kernel"
+    duel.apply(ended)
+    assert duel.stage == "ended"
 
 
 def decided(call: Interval) -> tuple[DuelState, DuelEnded]:

@@ -70,3 +70,7 @@ def test_error_in_header_has_no_line_of_kernel(frame: FrameType, message: str, l
     with pytest.raises(CompileError) as caught, source_files.read("int x;\n", frame).readable():
         raise CompileError(message, 7)
     assert caught.value.line == line
+
+
+def test_text_may_go_on_where_its_file_ends() -> None:
+    assert source_files._align(["int a = 1;", "int b;"], ["", "int a = 1;"]) == [2, 3]

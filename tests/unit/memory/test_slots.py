@@ -81,11 +81,15 @@ def test_slot_laid_out_for_one_value_takes_any(first, then):
 
 
 @pytest.mark.parametrize("laid_out_for", [torch.zeros(3, 4), torch.zeros(4, 3).t()])
-@pytest.mark.parametrize("value", [torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]])
+@pytest.mark.parametrize(
+    "value", [torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2], torch.randn(3, 8)[:1, :4]]
+)
 def test_strides_are_noted_as_they_were_returned(laid_out_for, value):
     memory, slot = ready_for(laid_out_for)
     slot.put(value)
-    assert slots.Unpacked(memory, ROOM).strides == [list(value.stride())]
+    got = slots.Unpacked(memory, ROOM)
+    assert got.strides == [list(value.stride())]
+    assert got.is_dense(0) == value.is_contiguous()
 
 
 @pytest.mark.parametrize("value", [torch._neg_view(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3, 4))])
@@ -103,7 +107,7 @@ def test_a_result_in_an_arena_is_refused(laid_out_for):
     slot.put(argument)
     slot.refuse_inputs(arena)
     slot.put(argument.clone())
-    for result in (argument, argument[2:]):
+    for result in (argument, argument[2:], slots.view(arena, 0, (4, 4), torch.float32)):
         with pytest.raises(slots.DoesNotFit, match="an argument"):
             slot.put(result)
     with pytest.raises(slots.DoesNotFit, match="memory of outputs"):
@@ -127,18 +131,26 @@ def test_an_empty_result_lies_nowhere():
     slot.put(arena[:0].view(torch.float32))
 
 
-def test_a_changed_shape_is_laid_out_anew():
+def test_a_changed_output_is_laid_out_anew():
     memory = torch.zeros(SIZE, dtype=torch.uint8)
     slot = slots.Slot(memory, ROOM)
-    for shape in [(4, 4), (4, 4), (2, 3)]:
-        tensor = torch.randn(shape)
-        slot.pack(*flatten(tensor))
-        assert torch.equal(slots.Unpacked(memory, ROOM).tensors[0], tensor)
+    for value in (torch.randn(4, 4), torch.randn(4, 4), torch.randn(2, 3), (torch.randn(2),), [torch.randn(2)]):
+        structure, leaves = flatten(value)
+        slot.pack(structure, leaves)
+        got = slots.Unpacked(memory, ROOM)
+        assert got.structure == structure
+        assert torch.equal(got.tensors[0], leaves[0][1])
 
 
 @pytest.mark.parametrize(
     "value",
-    [torch.zeros(1 << 20), [torch.zeros(1)] * 40, torch.zeros(2, 2).to_sparse(), torch.zeros(1).expand([1] * 9)],
+    [
+        torch.zeros(1 << 20),
+        torch.zeros(SIZE // 4),
+        [torch.zeros(1)] * 40,
+        torch.zeros(2, 2).to_sparse(),
+        torch.zeros(1).expand([1] * 9),
+    ],
 )
 def test_what_does_not_fit_is_refused(value):
     with pytest.raises(slots.DoesNotFit):
@@ -184,6 +196,14 @@ def test_a_header_that_lies_is_unsound(field, value):
     assert not slots.Unpacked(memory, ROOM).sound
 
 
+def test_more_tensors_than_a_header_holds_are_unsound():
+    memory = torch.zeros(SIZE, dtype=torch.uint8)
+    slots.Slot(memory, 1).pack(*flatten(torch.zeros(4)))
+    assert slots.Unpacked(memory, 1).sound
+    struct.pack_into("<I", memory.numpy(), 8, 2)
+    assert not slots.Unpacked(memory, 1).sound
+
+
 def test_headers_are_written_to_their_slots_alone():
     memory = torch.full((4 * SIZE,), slots.POISON, dtype=torch.uint8)
     outline = slots.Outline("T", [("out", torch.zeros(3, device="meta"))], ROOM, SIZE, memory.device)
@@ -209,12 +229,15 @@ LIKE = {"a": [torch.zeros(3, 4), None], "b": (torch.zeros(2),)}
         ({"a": [torch.zeros(3, 4)]}, False),
         ({"a": (torch.zeros(3, 4), None)}, False),
         ({"b": (torch.nn.Parameter(torch.zeros(2)),)}, False),
+        ({"b": (torch.zeros(1),)}, False),
         ({"c": None}, False),
     ],
 )
 def test_only_expected_results_need_no_layout(change, fits):
     _, slot = ready_for(LIKE)
     assert (slot.tensors_of(LIKE | change) is not None) == fits
+    assert slot.tensors_of({"a": LIKE["a"], "c": LIKE["b"]}) is None
+    assert [len(tensor) for tensor in slot.tensors_of(dict(reversed(LIKE.items())))] == [3, 2]
     if fits:
         slot.put(LIKE | change)
         assert not any(target.requires_grad for target in slot.targets)

@@ -1,5 +1,6 @@
 """Work of compilers that kernels import counts as compiling, from the moment they are loaded."""
 
+import fcntl
 import sys
 import types
 from collections.abc import Iterator
@@ -103,3 +104,12 @@ def test_extension_builds_once_and_fails_as_compile_error(tmp_path: Path, monkey
     source.write_text("wrong")
     with pytest.raises(CompileError, match="expected a ; here"):
         made[1]._jit_compile("third", [str(source)], [], str(tmp_path), True)
+
+
+def test_build_that_another_rank_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "WAIT_S", 0.05)
+    with (tmp_path / "x.so.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(CompileError, match=r"another rank is still compiling x\.so"):
+            build.once("x.so", Path.touch)

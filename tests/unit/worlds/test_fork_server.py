@@ -15,7 +15,7 @@ from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
 from sandbox.worlds import world_process
-from sandbox.worlds.first_process import Forked, wrapped_for
+from sandbox.worlds.first_process import Forked
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
 from sandbox.worlds.world_process import WorldProcess
 
@@ -153,21 +153,13 @@ def test_what_an_error_inside_says_is_handed_on(monkeypatch):
     joining.why_not.cache_clear()
 
 
-def test_world_gets_room_and_environment_for_its_devices(monkeypatch, tmp_path):
-    limits, given = [], []
+def test_memory_limit_of_world_has_room_for_devices(monkeypatch):
+    limits, bound = [], SimpleNamespace(group=None, close=list)
     monkeypatch.setenv("PKB_WORLD_MEMORY", str(1 << 30))
-    monkeypatch.setattr(
-        world_process.bounds,
-        "Bound",
-        lambda *bound: limits.append(bound[-1]) or SimpleNamespace(group=None, close=list),
-    )
-    monkeypatch.setattr(world_process, "start", lambda *arguments: SimpleNamespace(tree=list))
-    kind = SimpleNamespace(host_bytes=5, environment=lambda gpus: {"GPUS": str(gpus)}, device_files=list)
-    profile = SimpleNamespace(wrap=lambda *wrapped: given.append(wrapped[2]) or SimpleNamespace(close=list))
-    jail = SimpleNamespace(name="none", profile=profile, filter_fd=list)
+    monkeypatch.setattr(world_process.bounds, "Bound", lambda *given: limits.append(given[-1]) or bound)
+    monkeypatch.setattr(world_process, "start", lambda *given: SimpleNamespace(tree=list))
+    jail, kind = SimpleNamespace(profile=None), SimpleNamespace(host_bytes=5)
     for trusted in (False, True):
-        spec = SimpleNamespace(trusted=trusted, ranks=3, kind=kind, kernel=True, jail=jail, gpus=(1,), readable=())
+        spec = SimpleNamespace(trusted=trusted, ranks=3, kind=kind, kernel=True, jail=jail)
         WorldProcess.start(spec, [], 0, ForkServers())._folder.remove()
     assert limits == [(1 << 30) + 15, None]
-    with wrapped_for(spec, [], tmp_path):
-        assert given[0]["GPUS"] == "(1,)"
