@@ -256,6 +256,9 @@ async def test_history_names_other_kernels_and_times_against_one(open_app, until
         await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "wrong.py" in screen_text(app))
+        heads = {str(column.label).strip() for column in app.screen.query_one("#runs").ordered_columns}
+        assert heads & {"kernel", "setting", "player", "outcome"} == {"kernel"}  # what all rows share is said above
+        assert "you · tiny bfloat16 W=2 cpu" in screen_text(app)
         app.screen.query_one("#runs").move_cursor(row=1)
         await pilot.press("t")
         await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))
