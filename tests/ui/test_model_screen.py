@@ -92,7 +92,7 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(open_app, until, scr
         await until(pilot, lambda: app.screen is kernel_screen)
         assert kernel_screen.editor.text.strip() == "pass"
         assert kernel_screen.editor.dirty
-        assert not kernel_screen.session.state.run_id  # another player's runs are not shown as its own
+        await until(pilot, lambda: kernel_screen.session.from_journal)  # the model's run of this text is shown as that
         await pilot.press("ctrl+z")
         assert kernel_screen.editor.text == before
         path = app.services.workspace.kernel_path(kernel_screen.problem, "agent:local")
