@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -183,6 +184,8 @@ class BaseScreen(Screen[None]):
         except ArenaError as error:
             self.complain(error.one_line)
         except Exception as error:
+            if isinstance(error, NoMatches) and self not in self.app.screen_stack:
+                return  # the screen was left meanwhile, and its widgets are gone
             if refused := refusal(error):
                 self.complain(refused.one_line)
                 return
