@@ -18,13 +18,9 @@ QUICK, SLOW = (
     "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.03)
 )
 """Both take so long that the start delay of a batch, and its noise, are small in comparison."""
-WRONG = "def solution(tensor):\n    return tensor * 2\n"
 WRONG_LATER = RIGHT.replace(
     "def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1"
 ).replace("return total", "return total if calls < 25 else total * 2")
-DIES_LATER = WRONG_LATER.replace(
-    "return total if calls < 25 else total * 2", "return total if calls < 25 else __import__('os')._exit(3)"
-)
 
 STALE = """
 import torch.distributed as dist
@@ -71,14 +67,10 @@ def test_the_baseline_can_be_the_rival(referee):
 @pytest.mark.parametrize(
     ("kernel", "rival", "verdict", "rivals"),
     [
-        pytest.param(WRONG, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS, marks=pytest.mark.long),
-        pytest.param(RIGHT, WRONG, Verdict.PASS, Verdict.WRONG_RESULT, marks=pytest.mark.long),
         (RIGHT, WRONG_LATER, Verdict.PASS, Verdict.WRONG_RESULT),
         pytest.param(WRONG_LATER, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS, marks=pytest.mark.long),
-        pytest.param(DIES_LATER, RIGHT, Verdict.CRASH, Verdict.PASS, marks=pytest.mark.further),
-        pytest.param(RIGHT, DIES_LATER, Verdict.PASS, Verdict.CRASH, marks=pytest.mark.long),
     ],
-    ids=["wrong", "rival wrong", "rival wrong when timed", "wrong when timed", "dies", "rival dies"],
+    ids=["rival wrong when timed", "wrong when timed"],
 )
 def test_each_answers_for_itself(referee, kernel, rival, verdict, rivals):
     result = judged(referee, kernel, rival)

@@ -124,13 +124,14 @@ async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_truncated_answer_is_continued(model_server: ModelServer, protocol: str) -> None:
-    first, second = KERNEL[:37], KERNEL[37:]
-    model_server.replies = [streamed(first, finish="length"), streamed(second)]
+    first, second = (streamed(KERNEL[start:end], finish="length") for start, end in ((0, 37), (37, 50)))
+    model_server.replies = [first, second, streamed(KERNEL[50:])]
     answer, pieces = await ask(player(model_server, protocol))
-    assert (answer.text, answer.continued, answer.outcome) == (KERNEL, 1, "kernel")
+    assert (answer.text, answer.continued, answer.outcome) == (KERNEL, 2, "kernel")
     assert "".join(piece.text for piece in pieces if isinstance(piece, Text)) == KERNEL
-    assert first.rstrip() in json.loads(json.dumps(model_server.seen[1].prompt)).replace("\\n", "\n")
-    assert answer.spent.written == 100  # both requests are paid for
+    for seen, text in zip(model_server.seen[1:], (KERNEL[:37], KERNEL[:50]), strict=True):
+        assert text.rstrip() in json.loads(json.dumps(seen.prompt)).replace("\\n", "\n")
+    assert answer.spent.written == 150  # all requests are paid for
 
 
 async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) -> None:

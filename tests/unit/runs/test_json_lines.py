@@ -167,3 +167,10 @@ def test_text_held_by_full_disk_is_written_later(tmp_path: Path) -> None:
     journal.close()
     assert read_header(path) == HEADER
     assert list(read_events(path)) == EVENTS[:2]
+
+
+def test_a_line_is_on_disk_when_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    append_line(tmp_path / "a", Point(1))
+    assert len(synced) == 1
