@@ -230,8 +230,6 @@ class LiveDuelScreen(DuelScreen):
     def action_leave_duel(self) -> None:
         if self.edits is not None and self._editor.leave():
             return
-        if self.match.measuring_on:
-            self.start(self.match.end_measuring(), "end measuring")
         super().action_leave_duel()
 
     def may_quit(self) -> bool:

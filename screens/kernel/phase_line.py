@@ -85,7 +85,7 @@ def _cells(parts: list[tuple[str, str]]) -> int:
 def _count(state: RunState, phase: str) -> str:
     if phase == "time":
         if not state.samples:
-            return " · no round yet"
+            return "" if state.measuring_on else " · no round yet"
         last = state.samples[-1]
         return f" · round {last.round}/{last.rounds}" if last.rounds > last.round else f" · round {last.round}"
     if phase == "check" and state.ranks and state.setting:

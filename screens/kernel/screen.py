@@ -313,9 +313,9 @@ class KernelScreen(EditingScreen):
 
     def _note(self) -> str:
         cancel = self.key_words("cancel")
-        if self.session.state.measuring_on:
-            return f"measuring on · {cancel} ends it"
-        if self.session.busy:
+        if self.session.state.measuring_on and not self.was_pressed("cancel"):
+            return f"measuring on · {self.key_words('end_measuring')} ends it"
+        if self.session.busy and not self.session.state.measuring_on:
             again = "again" if self.was_pressed("cancel") else "twice"
             return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
         if self.was_pressed("cancel"):
@@ -358,6 +358,12 @@ class KernelScreen(EditingScreen):
         budget_s = await self.session.measure_on()
         self.say(f"Measuring the same revision again, for {budget_s:g} s or longer")
 
+    def action_end_measuring(self) -> None:
+        if self.session.state.measuring_on:
+            self.start(self.session.cancel(), "cancel")
+        else:
+            self.say("Nothing is measured on")
+
     def action_other_sizes(self) -> None:
         if self._has_run("Judge at other sizes"):
             self.start(self.session.judge_other_sizes(), "other sizes")
@@ -376,7 +382,7 @@ class KernelScreen(EditingScreen):
         return False
 
     def action_cancel(self) -> None:
-        """Closes a bar or list, goes back to all panes or the editor, or ends measuring on; twice: cancels or leaves."""
+        """Closes a bar or list, or goes back to all panes or the editor; pressed twice: cancels the run, or leaves."""
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
@@ -393,8 +399,6 @@ class KernelScreen(EditingScreen):
             else:
                 self.action_problems()
         else:
-            if self.session.state.measuring_on:
-                self.start(self.session.cancel(), "cancel")
             self.note_press("cancel")
             self.draw(force=True)
             self.set_timer(AGAIN_WITHIN_S, lambda: self.draw(force=True))

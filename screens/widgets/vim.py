@@ -15,7 +15,7 @@ from screens.widgets.text_lines import Place, dedented, indented, next_indent, p
 MOST_TIMES, MOST_WRITTEN = 9_999, 1_000_000
 """The largest count, and about the most characters that one command writes."""
 KEYS = {"left": "h", "right": "l", "up": "k", "down": "j", "home": "0", "end": "$", "delete": "x", "enter": "\r"}
-KEYS |= {"backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "ctrl+b": "\x02", "ctrl+f": "\x06", "ctrl+z": "u"}
+KEYS |= {"backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "ctrl+f": "\x06", "ctrl+z": "u"}
 KEYS |= {"ctrl+d": "\x04", "ctrl+u": "\x15", "ctrl+r": "\x12", "ctrl+y": "\x12"}
 KEYS |= dict.fromkeys(("tab", "shift+tab", "ctrl+k", "ctrl+w"), "\0")
 """The character of each key that writes none. "\0" does nothing."""

@@ -109,7 +109,7 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_t
         await until(pilot, lambda: isinstance(app.screen, DuelBoard))
 
 
-async def test_esc_ends_measuring_on_and_keeps_verdict(open_app, until, screen_text) -> None:
+async def test_esc_asks_and_lets_measuring_go_on(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="wrong"))
         editor = screen.panes["left"]
@@ -117,7 +117,8 @@ async def test_esc_ends_measuring_on_and_keeps_verdict(open_app, until, screen_t
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "· measuring on" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: not screen.match.measuring_on and "measuring on" not in screen_text(app))
+        await until(pilot, lambda: any("leaves: the duel" in str(note.message) for note in app._notifications))
+        assert screen.match.measuring_on
         assert screen.state.left.last.passed
         assert "1.50×" in screen_text(app)
 

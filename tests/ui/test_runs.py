@@ -85,6 +85,9 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, type_kernel, u
         await until(pilot, lambda: screen.session.state.run_id != first and screen.session.state.measuring_on)
         assert screen.session.most_s == 10.0
         await pilot.press("escape")
+        await until(pilot, lambda: "esc again: problems" in screen_text(app))
+        assert screen.session.state.measuring_on
+        await pilot.press("ctrl+b")
         await until(pilot, lambda: not screen.session.busy)
         assert app.screen is screen
 
