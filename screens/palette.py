@@ -195,8 +195,8 @@ class Commands(Provider):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
-        """Returns one line: the group at its first action, the title, its current key, what it does."""
-        key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
+        """Returns one line: the group at its first action, the title, its first key, what it does."""
+        key = key_of(action.name, arena_app(self.screen).services.settings.keymap).partition(" or ")[0]
         title = title.pad_right(max(1, _TITLE - title.cell_length))
         return Content.assemble(
             (f"{group:<{_GROUP}}", "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted")
@@ -208,7 +208,7 @@ class Commands(Provider):
         general = [a for a in ACTIONS if a.scope == "everywhere" and a.name != "command_palette"]
         if below is None:
             return [action for action in general if action.name not in PANE_ACTIONS]
-        own = [action for action in ACTIONS if action.scope == below.SCOPE != "everywhere"]
+        own = [a for a in ACTIONS if a.scope == below.SCOPE != "everywhere" and a.name not in PLACES[1:]]
         return own + [a for a in ACTIONS if a.name in PLACES and a not in own] + general
 
     async def _do(self, action: Action) -> None:

@@ -55,8 +55,7 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
                 lines += [
                     Part(words.player(state, side), COLOURS[side], beside=beside),
                     Part(words.track(state, side, width, 2), rows=2),
-                    Part(words.status(state, side), rows=1),
-                    Part(Content(""), rows=1),
+                    Part(words.status(state, side), rows=2),
                 ]
             return [*lines, Part(*words.race_line(stage, state), share=0.16, centred=True)]
         case "verdict":
@@ -67,7 +66,7 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
                 Part(*words.winner(state), centred=True),
                 Part(figure, colour, centred=True),
                 Part(over, share=0.16, centred=True),
-                Part(words.small_print(state), rows=2, centred=True),
+                Part(words.small_print(state), rows=3 if width < 80 else 2, centred=True),
             ]
         case "board":
             best = enumerate(stage.ratings[:BOARD_ROWS], 1)

@@ -67,12 +67,12 @@ class Ask(Dialog[bool | None]):
 
 
 _SENTENCES = {
-    "baseline": "a copy of the baseline: correct from the start",
+    "baseline": "a copy of the baseline: correct at once",
     "torch": "plain torch and its collectives",
     "symm": "torch reading peers' memory directly",
     "cpp": "C++ on CPU ranks, compiled when it loads",
     "cuda": "CUDA C++, compiled when it loads",
-    "recorded": "launches that are recorded once and issued again by one C call",
+    "recorded": "launches recorded once, then one C call",
     "triton": "Triton",
 }
 
@@ -135,9 +135,9 @@ class Welcome(Dialog[bool]):
                 ("", ""),
                 ("here      ", self._machine), ("problems  ", str(self._problems)), ("first     ", self._first),
                 ("", ""),
-                ("enter ", "opens it with a correct kernel and runs it"),
-                ("esc   ", "goes to the list of problems"),
-                (f"{self.key_words('help'):<5} ", f"help; {self.key_words('command_palette')}: menu of all commands"),
+                ("enter     ", "opens it with a correct kernel and runs it"),
+                ("esc       ", "goes to the list of problems"),
+                (f"{self.key_words('help'):<10}", f"help; {self.key_words('command_palette')}: menu of all commands"),
             ]  # fmt: skip
             yield PlainStatic(
                 Content("\n").join(

@@ -45,8 +45,8 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
 REFRESH_S = 0.1
 THREE_PANES = 200
 """Columns from which the race fits between the kernels."""
-NARROW = 100
-"""Columns from which the score also names the clocks."""
+NARROW, WIDE = 100, 120
+"""Columns from which the final's lines also name the clocks, and from which the score does."""
 
 
 class DuelScreen(BaseScreen):
@@ -154,7 +154,7 @@ class DuelScreen(BaseScreen):
         self.show_keys()
         self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
         brief = self.size.width < NARROW
-        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, brief))
+        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, self.size.width < WIDE))
         self._draw_result()
         for name in SIDES:
             side = state.side(name)

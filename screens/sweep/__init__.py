@@ -270,7 +270,9 @@ class SweepScreen(BaseScreen):
             return
         problem, player, marks = current
         said = "   ".join(
-            f"{n}: {mark.verdict}" + (holds_words(mark) if mark.passed else f" {mark.voided or mark.detail}")
+            (f"{n}: " if len(marks) > 1 else "")
+            + mark.verdict
+            + (holds_words(mark) if mark.passed else f" {mark.voided or mark.detail}")
             for n, mark in marks.items()
         )
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"

@@ -56,7 +56,8 @@ class CellReplay(Dialog[None]):
         self._missing = ""
 
     def compose(self) -> ComposeResult:
-        with self.frame("", "n next attempt · space pace · home again · esc back", classes="large", id="cell"):
+        more = "n next attempt · " if len(self._marks) > 1 else ""
+        with self.frame("", f"{more}space pace · home again · esc back", classes="large", id="cell"):
             yield PlainStatic("reading…", id="cell-told")
             yield Source("", id="cell-source")
 
@@ -118,12 +119,8 @@ class CellReplay(Dialog[None]):
         self.query_one("#cell-told", PlainStatic).update(Content("\n").join(lines))
 
     def _told(self, mark: CellMark, ended: bool) -> list[str]:
-        phases = self._state.phases
-        told = [
-            f"✓{name} {phases[name].seconds:.2f} s" if phases[name].seconds is not None else f"▸{name}"
-            for name in PHASES
-            if name in phases
-        ]
+        took = {name: self._state.phases[name].seconds for name in PHASES if name in self._state.phases}
+        told = [f"▸ {name}" if took[name] is None else f"✓ {name} {took[name]:.2f} s" for name in took]
         lines = ["   ".join(told)] if told else []
         if self._state.samples:
             sample = self._state.samples[-1]

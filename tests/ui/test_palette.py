@@ -61,7 +61,7 @@ async def test_click_beyond_shrunken_menu_does_nothing(open_app, until) -> None:
 async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, screen_text) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
-        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await until(pilot, lambda: isinstance(app.screen, Welcome) and "esc       goes" in screen_text(app))
         await pilot.press("ctrl+p", *"sweep")
         await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
         await pilot.press("enter")
@@ -106,12 +106,12 @@ async def test_palette_begins_with_local_actions_and_their_keys(open_app, until,
         commands = app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count > 0)
         shown = [str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)]
-        own = [action.title for action in ACTIONS if action.scope == scope]
-        own += [action.title for action in ACTIONS if problem and action.name in PLACES]
-        general = (action for action in ACTIONS if action.scope == "everywhere")
-        everywhere = [action.title for action in general if action.name != "command_palette"]
-        themes = [f"theme: {name}" for name in app.theme_names]
-        assert shown == [*own, *everywhere, *themes]
+        own = [action for action in ACTIONS if action.scope == scope and action.name not in PLACES[1:]]
+        places = [action for action in ACTIONS if action.name in PLACES and action not in own]
+        everywhere = [a for a in ACTIONS if a.scope == "everywhere" and a.name != "command_palette"]
+        titles = [action.title for action in [*own, *places, *everywhere]]
+        assert shown == [*titles, *(f"theme: {name}" for name in app.theme_names)]
+        assert "F11        What" in str(commands.get_option_at_index(shown.index("this machine")).hit.match_display)
         first = next(action for action in ACTIONS if action.scope == scope)
         await until(pilot, lambda: f"{first.title:<16}{key_of(first.name, {})}" in screen_text(app))
 

@@ -46,14 +46,12 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "model:opus" in screen_text(app))
         journal.append(result("house", "allreduce", 1, "PASS"))
         cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
-        paid = Spent(usd=0.5)
-        journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=paid, trace_id=""))
+        journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
         await until(pilot, lambda: "✓ correct" in screen_text(app) and "…" in screen_text(app))
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
         await until(pilot, lambda: "✓ correct 1/2" in screen_text(app))
-        await until(pilot, lambda: "3 results · 2 correct" in screen_text(app))
-        await until(pilot, lambda: "$0.50" in screen_text(app))
+        await until(pilot, lambda: "3 results · 2 correct" in screen_text(app) and "$0.50" in screen_text(app))
 
         await pilot.press("slash", *"unsolved")
         await until(pilot, lambda: "All-gather" not in screen_text(app))
@@ -102,12 +100,12 @@ async def test_cell_is_replayed_from_journal_of_its_run(
     journal.close()
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "×" in screen_text(app))
+        await until(pilot, lambda: "×" in screen_text(app) and "house   PASS" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, CellReplay) and "KERNEL_TEXT" in screen_text(app))
-        await until(pilot, lambda: "✓ PASS" in screen_text(app) and "round" in screen_text(app))
+        await until(pilot, lambda: all(words in screen_text(app) for words in ("✓ PASS", "✓ check", "round")))
         await pilot.press("home")
-        await until(pilot, lambda: "▸ replaying" in screen_text(app))
+        await until(pilot, lambda: "▸ replaying" in screen_text(app) and "next attempt" not in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
 
