@@ -280,17 +280,16 @@ class LineChart(Widget):
     def _last_labels(self, rows: int) -> dict[int, tuple[str, str]]:
         """Returns the last values of the lines by row, with the ends of their intervals above and below."""
         found: dict[int, tuple[str, str]] = {}
-        for line in reversed(self._lines):
-            last = next((point for point in reversed(line.points) if point.y is not None), None)
-            if last is None or last.y is None:
-                continue
+        lasts = ((line, next((p for p in reversed(line.points) if p.y is not None), None)) for line in self._lines)
+        ends = [(last.y, last, line) for line, last in lasts if last is not None and last.y is not None]
+        for value, last, line in sorted(ends, key=lambda end: -end[0]):
             for end in (last.low, last.high):
                 if end is not None and end > 0.0 and math.isfinite(end):
                     found.setdefault(self._row_of(end, rows), (figures.end_factor(end), _AXIS))
-            row = self._row_of(last.y, rows)
+            row = self._row_of(value, rows)
             while found.get(row, ("", _AXIS))[1] != _AXIS and row + 1 < rows:
                 row += 1  # another line's value is on this row
-            found[row] = (last.words or f"{figures.factor(last.y)}×", line.style)
+            found[row] = (last.words or f"{figures.factor(value)}×", line.style)
         return {row: (f" {words}", style) for row, (words, style) in found.items()}
 
     def _x_axis(self, columns: int) -> Content:

@@ -81,16 +81,16 @@ async def test_two_distant_lines_are_seen_and_failures_crossed() -> None:
         assert next(n for n, row in enumerate(rows) if "1.18×" in row) < 11
 
 
-async def test_values_on_one_row_are_both_named() -> None:
+async def test_higher_value_on_one_row_is_named_above() -> None:
     app = Page()
     async with app.run_test(size=(50, 12)) as pilot:
         lines = [
-            ChartLine("$accent", (Point(1, 2.0),), holds=True),
-            ChartLine("$warning", (Point(2, 2.01),), holds=True),
+            ChartLine("$accent", (Point(1, 2.01),), holds=True),
+            ChartLine("$warning", (Point(2, 2.0),), holds=True),
         ]
         app.query_one(LineChart).plot(lines, until=5, scale=scale_of([2.0, 10.0]), axis=str)
         await pilot.pause()
-        assert sum("2.0" in row[-8:] for row in rows_of(app)) == 2
+        assert [row[-8:].split()[-1] for row in rows_of(app) if "2.0" in row[-8:]] == ["2.01×", "2.00×"]
 
 
 @pytest.mark.parametrize("size", [(60, 12), (30, 5), (20, 3), (8, 1)])
