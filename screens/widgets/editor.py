@@ -212,6 +212,8 @@ class Editor(Source):
             self.app.copy_to_clipboard(vim.registers.text)
         elif asked == "center":
             self.scroll_cursor_visible(center=True)
+        elif asked and asked not in ("undo", "redo"):
+            self.notify(f"No command of this editor: {asked!r}", severity="warning", markup=False)
 
     def _show_vim(self, vim: Vim) -> None:
         """Shows vim's text, by one edit of the part that changed, and its selection."""

@@ -15,7 +15,7 @@ from screens.widgets.text_lines import Place, dedented, indented, next_indent, p
 MOST_TIMES, MOST_WRITTEN = 9_999, 1_000_000
 """The largest count, and about the most characters that one command writes."""
 KEYS = {"left": "h", "right": "l", "up": "k", "down": "j", "home": "0", "end": "$", "delete": "x", "enter": "\r"}
-KEYS |= {"backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "ctrl+f": "\x06", "ctrl+z": "u"}
+KEYS |= {"backspace": "\b", "pageup": "\x02", "pagedown": "\x06", "ctrl+z": "u"}
 KEYS |= {"ctrl+d": "\x04", "ctrl+u": "\x15", "ctrl+r": "\x12", "ctrl+y": "\x12"}
 KEYS |= dict.fromkeys(("tab", "shift+tab", "ctrl+k", "ctrl+w"), "\0")
 """The character of each key that writes none. "\0" does nothing."""
@@ -243,7 +243,7 @@ class Vim:
     anchor: int = 0
     """The other end of a selection."""
     asks: tuple[str, int] = ("", 1)
-    """What the editor must do after a key, and how often: "undo", "redo", "copy", "save", "center"; empty: nothing."""
+    """What the editor does then, and how often: "", "undo", "redo", "copy", "save", "center", or refuses that command."""
     term: str = ""
     """The search term whose matches are to be highlighted."""
     page: int = 20
@@ -517,7 +517,7 @@ class Vim:
             self.cursor = indent_end(self.text, rows_away(self.text, 0, int(line[:9]) - 1))
         else:
             asked = {"u": "undo", "\x12": "redo", "zz": "center"}.get(what, "save" if line in ("w", "wq", "x") else "")
-            self.asks = asked, count or 1
+            self.asks = asked or (what.rstrip("\r") if what[0] in ":mq@'`\"[]Z" else ""), count or 1
 
     def _join(self, times: int) -> None:
         """Joins the next lines to the cursor's, with a blank between them."""
