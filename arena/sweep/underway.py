@@ -149,7 +149,7 @@ def start_sweep(paths: Paths, options: str) -> str:
         time.sleep(0.05)
     if sweep.returncode:
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise UsageError(" ".join(said[-2:]) or "the sweep ended at once", f"all it said is in {log}")
+        raise UsageError(" ".join(said[-2:]) or "the sweep ended at once", f"its output is in {log}")
     return name
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
@@ -25,7 +24,7 @@ from screens.widgets.tables import FigureTable
 from screens.widgets.text_lines import PlainStatic
 
 EVERY_S = 1.0
-HEADS = ("who", "place", "expect", "what", "money", "since")
+HEADS = ("who", "place", "left", "since", "money", "what")
 NEW = "--players house --problems category:collective"
 """The options that a new sweep begins with."""
 
@@ -73,10 +72,10 @@ class MachineDialog(Dialog[str | None]):
             self._reading = False
         self.rows = [*runs, *sweeps]
         table = self.query_one(FigureTable)
-        table.fill(HEADS, [[(words, _colour(work)) for words in _cells(work, time.time())] for work in self.rows])
+        table.fill(HEADS, [[(words, _colour(work)) for words in _cells(work)] for work in self.rows])
         table.display = bool(self.rows)
         running = sum(work.place == "running" for work in runs)
-        said = f"running {running} · waiting {len(runs) - running}" if runs else "No run at this moment."
+        said = f"runs: {running} running · {len(runs) - running} waiting" if runs else "No run at this moment."
         self.report(self._changes or said)
 
     @property
@@ -136,8 +135,6 @@ def _colour(work: Work) -> str:
     return {"running": "accent", "stopped": "warning"}.get(work.place, "foreground" if work.sweep else "muted")
 
 
-def _cells(work: Work, now: float) -> tuple[str, ...]:
-    expected = "" if work.expected_s is None else f"≤ {figures.clock(work.expected_s)}"
-    since = figures.clock(now - work.since) if now - work.since < 3600 else figures.age_words(work.since)
-    cells = (work.who, work.place, expected, work.what, work.money, since)
-    return tuple(map(printable, cells))
+def _cells(work: Work) -> tuple[str, ...]:
+    left = "" if work.expected_s is None else f"≤ {figures.clock(work.expected_s)}"
+    return tuple(map(printable, (work.who, work.place, left, figures.age_words(work.since), work.money, work.what)))

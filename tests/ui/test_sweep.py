@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 from stored_runs import cell_result, header
-from textual.widgets import Input
+from textual.widgets import DataTable, Input
 from waiting import PATIENCE_S
 
 from arena.machine.facts import Machine
@@ -159,6 +159,7 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await pilot.press("f11")
         await until(pilot, lambda: "sweep spring · 1 of 6" in screen_text(app) and "$0.50" in screen_text(app))
         assert "running" in screen_text(app)  # this process has its journal open
+        assert app.screen.query_one(DataTable).ordered_columns[-1].label.plain == "what"  # the widest one
         journal.close()
         await until(pilot, lambda: "stopped" in screen_text(app))
         await pilot.press("n", "ctrl+u", *"--players nobody", "enter")
