@@ -195,7 +195,7 @@ def _on_results(verdict: Verdict, kernel: Kernel) -> str:
                 f"Line {line} starts a collective and does not wait for it: call wait() on the handle that it returns."
             )
     if verdict is Verdict.WRONG_RESULT and any(map(_PEERS.search, python_texts(kernel))):
-        return "Compare with the baseline on this rank. A missing barrier shows as stale values."
+        return f"{ADVICE[verdict]} A missing barrier shows as stale values."
     return ""
 
 

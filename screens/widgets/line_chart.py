@@ -66,8 +66,8 @@ _STEPS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 _AXIS, _FAILED = "$muted", "$error bold"
 ACCENT = "$accent bold"
 """The style of a line that is alone."""
-NO_VERDICT = ("The chart starts with the first verdict.", "No verdict yet.")
-"""Texts for a chart of verdicts without any."""
+NO_VERDICT = ("The chart starts with the first speedup.", "No speedup yet.")
+"""Texts for a chart without a speedup; a verdict that is too noisy has none."""
 
 
 class Point(NamedTuple):
