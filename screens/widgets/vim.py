@@ -336,7 +336,8 @@ class Vim:
             self._column = at - line_start(text, at) if column is None else column
             return min(start + self._column, line_end(text, start)) if start != line_start(text, at) else None
         if what in ("G", "gg"):
-            return indent_end(text, rows_away(text, 0, count - 1 if count or what == "gg" else len(text)))
+            last = line_start(text, len(text) - text.endswith("\n"))  # a newline at the end begins no line of vim's
+            return indent_end(text, rows_away(text, 0, count - 1) if count or what == "gg" else last)
         if what[0] in "fFtT;,":
             self._found = what if what[0] not in ";," else self._found
             place = self._in_line(self._again(what), number)

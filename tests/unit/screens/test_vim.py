@@ -59,6 +59,7 @@ def after(marked: str, keys: str) -> str:
         ("a\n¦b\nc", "kk", "¦a\nb\nc"),
         ("¦a\n  b\nc", "2G", "a\n  ¦b\nc"),
         ("¦a\nb\nc", "G", "a\nb\n¦c"),
+        ("¦a\n  b\n", "G", "a\n  ¦b\n"),
         ("a\nb\n¦c", "gg", "¦a\nb\nc"),
         ("¦a\nb\n\nc", "}", "a\nb\n¦\nc"),
         ("a\n\nb\n¦c", "{", "a\n¦\nb\nc"),
