@@ -314,7 +314,7 @@ async def test_terminal_of_12_rows_shows_button_that_asks(open_app, until, scree
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup) and "  start  " in screen_text(app))
         await pilot.press("tab")
-        await until(pilot, lambda: "model         local" in screen_text(app))
+        await until(pilot, lambda: "model          local" in screen_text(app))
 
 
 @pytest.mark.further
