@@ -160,6 +160,11 @@ class RunState:
         return self.checked.verdict if self.checked is not None else None
 
     @property
+    def told(self) -> events.Result | None:
+        """The newest result with a verdict on the speed: the final one, or while it measures on the first one."""
+        return self.result or self.judged
+
+    @property
     def failure(self) -> events.Failure | None:
         """The failure of the kernel, if it failed."""
         if self.result is not None and self.result.failure is not None:
@@ -169,9 +174,8 @@ class RunState:
     @property
     def headline(self) -> Headline | None:
         """The speedup with its clock and outcome: final if there is a result, else so far; None: nothing is claimed."""
-        told = self.result or self.judged
-        headline = headline_of(told) if told is not None else None
-        if self.result is not None or (told is not None and headline is None) or not self.samples:
+        headline = headline_of(self.told) if self.told is not None else None
+        if self.result is not None or (self.told is not None and headline is None) or not self.samples:
             return headline
         return headline_so_far(self.samples[-1])
 

@@ -105,7 +105,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if (other := failed_other(state)) is not None:
         failed = figures.verdict_words(other.verdict)
         return Answer("✓ PASS", "success", big="✓", support=f"not timed; other kernel: {failed}")
-    headline, told = state.headline, state.result or state.judged
+    headline, told = state.headline, state.told
     said = headline.outcome if headline is not None else told.outcome if told is not None else ""
     if not said:
         if state.waiting is not None and state.running:

@@ -234,7 +234,7 @@ class KernelSession:
         Raises:
             ArenaError: the runs could not be made.
         """
-        request, result = self._judged, self.state.result or self.state.judged
+        request, result = self._judged, self.state.told
         assert request is not None, "can_measure_on says whether there is one"
         timed = result is not None and result.outcome == "faster" and request.versus is None
         try:

@@ -312,14 +312,15 @@ class KernelScreen(EditingScreen):
             return error
 
     def _note(self) -> str:
-        cancel = self.key_words("cancel")
-        if self.session.state.measuring_on and not self.was_pressed("cancel"):
-            return f"measuring on · {self.key_words('end_measuring')} ends it"
-        if self.session.busy and not self.session.state.measuring_on:
-            again = "again" if self.was_pressed("cancel") else "twice"
-            return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
-        if self.was_pressed("cancel"):
+        cancel, pressed = self.key_words("cancel"), self.was_pressed("cancel")
+        measuring_on = self.session.state.measuring_on
+        if self.session.busy and not measuring_on:
+            queued = "queued · " if self.session.waited is not None else ""
+            return f"{queued}{cancel} {'again' if pressed else 'twice'} cancels"
+        if pressed:
             return f"{cancel} again: problems"
+        if measuring_on:
+            return f"measuring on · {self.key_words('end_measuring')} ends it"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
 
     # --- views ---------------------------------------------------------------------------------------------

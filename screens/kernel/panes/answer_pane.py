@@ -105,8 +105,7 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if state.running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else None
-        told = state.result or state.judged
-        empty: tuple[str, ...] = NO_CLAIM if told is not None and told.outcome else NO_SPEEDUP
+        empty: tuple[str, ...] = NO_CLAIM if state.told is not None and state.told.outcome else NO_SPEEDUP
         empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else empty
         chart = self.query_one(LineChart)
         chart.plot([ChartLine(ACCENT, points)], until=until, scale=scale, axis=rounds_words, empty=empty)
