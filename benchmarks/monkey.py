@@ -1,5 +1,6 @@
-"""`python -m benchmarks monkey`: random keys, pastes and sizes in a real terminal, until the app ends or time is over."""
+"""`python -m benchmarks monkey`: random keys, clicks, bytes and sizes in a real terminal, until the app ends."""
 
+import ast
 import os
 import random
 import re
@@ -70,10 +71,18 @@ HABITS = (
     "ctrl+p | type se | enter | escape | ctrl+p | escape",
     "f6 | f6 | escape | f7 | escape | f8 | escape | f9 | escape | f4 | escape",
     "f9 | hold tab | type 0 | enter | hold backspace | enter | escape",
+    "ctrl+end | flood enter | flood ctrl+z | flood ctrl+y | flood pageup | flood backspace",
+    "flood tab | stop STOP | flood enter | flood escape | stop TSTP | flood down",
+    "drag 5;5;60;20 | ctrl+c | delete | ctrl+v | ctrl+z | wheel 65;40;12 | drag 60;9;2;3 | type x",
     "size 160x45 | size 40x12 | size 100x30 | size 34x10 | size 160x45",
     "slash | type all | enter | hold down | enter | rest | f10",
 )
 """What users do in one go. The steps come in this order; now and then another step comes between, or one is left out."""
+RAW = r"""\xff\xfe\x80 \xc3 \xe5\x80 \xf0\x9f\x99 \xed\xa0\x80 \x00\x00 \x1b \x1b[ \x1b[<0; \x1b[201~ \x1b[O \x1b[I
+\x1b[O\x1b[I\x1b[O\x1b[I \x1b[97u \x1b[97;5u \x1b[122;5:3u \x1b[57441;2:1u \x1b[99999999u \x1b[13;5u \x1b[27;1:3u
+\x1b[115;5:2u \x1b[1;1R \x1b[?1u \x1b[?2026;2$y \x1b[?1;2c \x1b[48;10;34;0;0t \x1b]11;rgb:ffff/ffff/ffff\x07
+\x1b]52;c;!!\x07 \x1bP>|x\x1b\\ \x1b[<64;999;999M \x1b[<0;0;0M \x1b[<35;-1;5M"""
+"""Bytes that a terminal may send: no UTF-8, cut sequences, focus, keys of kitty's protocol, answers to queries."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz  ()[]{}:.,='\"#/?012345é值🙂"
 _LINE = "    if x is not None:  # 值\n\treturn x\n"
 
@@ -87,11 +96,18 @@ def step(rng: random.Random) -> str:
         return "type " + "".join(rng.choices(_LETTERS, k=rng.randint(1, 8)))
     if kind < 0.37:
         return f"{rng.choice(['paste', 'burst'])} {rng.choice([1, 3, 40, 400])}"
-    if kind < 0.42:
-        return f"click {rng.randint(1, 160)},{rng.randint(1, 45)}"
+    at = f"{rng.randint(1, 160)};{rng.randint(1, 45)}"
+    if kind < 0.43:
+        return f"click {rng.choice([0, 0, 0, 0, 1, 2, 4, 16])};{at}"
+    if kind < 0.46:
+        return f"{rng.choice(['wheel 64', 'wheel 65', 'wheel 66', 'wheel 80', 'drag 5;5'])};{at}"
+    if kind < 0.49:
+        return "raw " + rng.choice(RAW.split())
     if kind < 0.50:
-        return f"hold {rng.choice([*_KEYS, *_OFTEN * 8])}"
-    return "rest" if kind < 0.55 else rng.choice([*_KEYS, *_OFTEN * 4])
+        return f"stop {rng.choice(['STOP', 'TSTP'])}"
+    if kind < 0.56:
+        return f"{rng.choice(['hold', 'hold', 'flood'])} {rng.choice([*_KEYS, *_OFTEN * 8])}"
+    return "rest" if kind < 0.60 else rng.choice([*_KEYS, *_OFTEN * 4])
 
 
 def habit(rng: random.Random) -> list[str]:
@@ -122,10 +138,21 @@ def do(terminal: Terminal, what: str) -> None:
             terminal.send(f"\x1b[200~{_LINE * int(rest)}\x1b[201~")
         case "burst":
             terminal.send((_LINE * int(rest)).replace("\n", "\r"))
+        case "raw":
+            terminal.send(ast.literal_eval(f"b'{rest}'").decode(errors="surrogateescape"))
+        case "stop":
+            for each in (signal.Signals[f"SIG{rest}"], signal.SIGCONT):
+                terminal.process.send_signal(each)
+                terminal.quiet(0.3)
         case "click":
-            terminal.send(f"\x1b[<0;{rest.replace(',', ';')}M\x1b[<0;{rest.replace(',', ';')}m")
-        case "hold":
-            terminal.send(_KEYS[rest] * 20)
+            terminal.send(f"\x1b[<{rest}M\x1b[<{rest}m")
+        case "drag":
+            x, y, to = rest.split(";", 2)
+            terminal.send(f"\x1b[<0;{x};{y}M\x1b[<32;{to}M\x1b[<0;{to}m")
+        case "wheel":
+            terminal.send(f"\x1b[<{rest}M" * 8)
+        case "hold" | "flood":
+            terminal.send(_KEYS[rest] * (20 if word == "hold" else 400))
         case "rest" | "pause":
             terminal.quiet(1.0 if word == "rest" else 0.25)
         case _:
@@ -180,6 +207,7 @@ class App:
 
     def is_frozen(self) -> bool:
         """Whether the app does not draw the last line of a new size, higher than all of the steps."""
+        self.terminal.process.send_signal(signal.SIGCONT)  # a busy app stops itself late after SIGTSTP
         self.terminal.drawn = b""
         self.terminal.resize(80, 46)
         if not self.terminal.read_until(b"\x1b[46;1H", FROZEN_S) and not self.left:
@@ -201,7 +229,6 @@ class App:
         self.terminal.quiet(3.0)
         waits = self._waits.read_text(encoding="utf-8") if self._waits.exists() else "it did not answer SIGUSR1\n"
         process.send_signal(signal.SIGABRT)
-        process.send_signal(signal.SIGCONT)  # a stopped process prints nothing
         self.terminal.quiet(3.0)
         stacks = self.terminal.drawn.decode(errors="replace").replace("\r", "").partition("Fatal Python error")[2]
         file = Path(tempfile.gettempdir()) / f"pkb-monkey-{process.pid}.txt"

@@ -106,8 +106,8 @@ class Terminal:
         return wanted in self.drawn
 
     def send(self, text: str) -> None:
-        """Types a text. Reads meanwhile, because a terminal takes only a few KB that the program has not read."""
-        data = text.encode()
+        """Types a text, whose surrogates are bytes. Reads meanwhile, because a terminal takes only a few KB unread."""
+        data = text.encode(errors="surrogateescape")
         while data and self.process.poll() is None:
             if select.select([], [self.master], [], 0.05)[1]:
                 data = data[os.write(self.master, data[:512]) :]
