@@ -58,8 +58,6 @@ class Worlds:
             "environment": environment,
             "timeout_s": timeout_s,
         }
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -72,7 +70,6 @@ class Worlds:
 
     def close(self) -> None:
         """Ends the forking process. It must not be running a function."""
-        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=PATIENCE_S)
 

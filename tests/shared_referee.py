@@ -57,7 +57,6 @@ class SharedReferee:
     def close(self) -> None:
         """Ends the referee with its worlds."""
         if self._referee is not None:
-            assert self._referee.stdin is not None
             self._referee.stdin.close()
             self._referee.wait(PATIENCE_S)
         self._listening.close()
@@ -101,14 +100,12 @@ class SharedReferee:
             self._referee = subprocess.Popen(
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=self._environment
             )
-            assert self._referee.stdout is not None
             self._ready = self._referee.stdout.readline()
             assert isinstance(decode_event(self._ready), Ready), self._ready
             threading.Thread(target=self._listen, args=[self._referee], daemon=True).start()
         return self._referee
 
     def _tell(self, referee: "subprocess.Popen[bytes]", line: bytes) -> None:
-        assert referee.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which `_listen` handles
             referee.stdin.write(line)
             referee.stdin.flush()

@@ -110,7 +110,6 @@ class RefereeAtWork:
 
     def send(self, command: Any) -> None:
         """Sends a command."""
-        assert self.process.stdin is not None
         self.process.stdin.write(events.encode(command) + b"\n")
         self.process.stdin.flush()
 
@@ -153,7 +152,6 @@ class RefereeAtWork:
 
     def close(self) -> None:
         """Closes the referee's stdin and waits up to 60 s for its end."""
-        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(PATIENCE_S)
 
@@ -249,7 +247,6 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
                 pytest.xfail(kernel.open)
             assert not surprise
             if result.verdict is not Verdict.PASS:
-                assert result.failure is not None
                 assert result.failure.advice
         assert bait.harm(referee.said, jailed=is_jail(result.jail)) == ()
         printed = "".join(event.text for event in referee.events if isinstance(event, events.Log))

@@ -33,7 +33,6 @@ def test_nccl_on_registered_memory_passes(judge, passes, number, word):
 def test_baseline_in_graph_passes_and_has_device_time(judge, passes, number):
     problem = judge.catalogue.find(number)
     result = passes(number, variant_source(problem, GRAPH, "cuda"), preset="paper", rounds=4)
-    assert result.contender_us is not None
     assert result.contender_us.device is not None
 
 

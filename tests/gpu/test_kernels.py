@@ -48,7 +48,6 @@ def test_an_example_passes_in_tiny(passes, name):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_is_timed_at_production_size(passes, name):
     result = passes(*_example(name), preset="production", rounds=2, **LARGE)
-    assert result.contender_us is not None
     assert result.contender_us.call is not None
     assert result.contender_us.device is not None
 

@@ -71,8 +71,6 @@ def _text(path: str) -> str:
 
 def _module(path: Path) -> ModuleType:
     spec = spec_from_file_location("a_triton_kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

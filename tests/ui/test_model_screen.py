@@ -301,7 +301,6 @@ async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, scr
 
         await until(pilot, lambda: any("sizes: all" in line for line in passed()))
         report = screen.session.state.kernels[1].report
-        assert report is not None
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
         assert screen.session.state.kernels[0].report.tried_other_sizes is False
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting

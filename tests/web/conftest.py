@@ -79,7 +79,6 @@ def serve() -> Callable[..., Any]:
         )
         family: list[psutil.Process] = []
         try:
-            assert process.stdout is not None
             links = []
             async with asyncio.timeout(PATIENCE_S):
                 while line := (await process.stdout.readline()).decode():

@@ -22,8 +22,6 @@ def reply_to(request: dict[str, Any]) -> dict[str, Any]:
         os.environ.update(request["environment"])
         faulthandler.dump_traceback_later(request["timeout_s"] - 1, exit=False)
         spec = importlib.util.spec_from_file_location("ranks_under_test", request["file"])
-        assert spec is not None
-        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["ranks_under_test"] = module
         spec.loader.exec_module(module)

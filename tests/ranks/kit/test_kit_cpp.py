@@ -134,7 +134,6 @@ def test_signatures_are_read_as_written():
     px, x, n, flags, y, counts, f = functions["kernel"].parameters
     assert px.is_px
     assert (x.name, x.dtype, x.pointers) == ("x", "bfloat16", 1)
-    assert n.scalar is not None
     assert (n.name, n.scalar.bytes, n.scalar.low) == ("n", 8, 0)
     assert (flags.name, flags.base) == ("flags", "unsigned")
     assert (y.name, y.dtype) == ("y", "float32")

@@ -111,7 +111,6 @@ def test_cpu_time_of_children_that_have_ended_counts() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert parent.stdout is not None
     parent.stdout.readline()
     resolution = 4 / os.sysconf("SC_CLK_TCK")  # a clock tick for each of four counters that are added
     assert cpu_seconds_of_all([parent.pid]) >= 0.3 - resolution
@@ -122,5 +121,4 @@ def test_cpu_time_of_children_that_have_ended_counts() -> None:
 def test_caps_are_settings_of_the_program(script: Path) -> None:
     chosen = AgentSettings(command=[str(script)], memory_mib=100, processes=20, disk_mib=30, cpu_minutes=0.5)
     program = find_program("mine", Settings(agents={"mine": chosen}))
-    assert program is not None
     assert program.caps == Caps(100 << 20, 20, 30 << 20, 30.0)

@@ -192,7 +192,6 @@ def test_a_word_names_a_program_or_a_model(script: Path):
         assert find_program(model, settings) is None, model
     for word in ("mine", f"{script} --fast"):
         program = find_program(word, settings)
-        assert program is not None
         assert program.command == ("{python}", str(script.resolve()), "--fast")
         assert program.model is None
 

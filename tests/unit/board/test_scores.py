@@ -42,7 +42,6 @@ def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Out
 def test_pass_at_k_is_averaged_unbiased_estimate() -> None:
     # 1 - C(3,3)/C(5,3) = 0.9 and 0; there is no pass@3 of the problem with two attempts
     found = pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
-    assert found is not None
     assert found.value == pytest.approx(0.45)
     assert found.problems == 2
     assert pass_at_k(1, [(3, 1), (4, 2)]).value == pytest.approx((1 / 3 + 1 / 2) / 2)  # type: ignore[union-attr]
@@ -51,26 +50,21 @@ def test_pass_at_k_is_averaged_unbiased_estimate() -> None:
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
     half = share([1.0, 0.0])
-    assert half is not None
     assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.094531, 0.905469), abs=1e-6)
     none = share([0.0] * 10)
-    assert none is not None
     assert (none.value, none.low, none.high) == pytest.approx((0.0, 0.0, 0.277533), abs=1e-6)  # z²/(n + z²)
     printed = share([1.0] * 28 + [0.0] * 59)
-    assert printed is not None
     assert (printed.low, printed.high) == pytest.approx((0.2330, 0.4257), abs=2e-4)
     assert share([]) is None
 
 
 def test_the_geometric_mean_and_its_interval() -> None:
     found = geometric_mean([1.0, 2.0, 4.0])
-    assert found is not None
     # logs 0, ln 2, 2 ln 2: standard error ln 2 / sqrt 3, Student's quantile at 2 degrees of freedom 4.30265
     assert found.value == pytest.approx(2.0)
     assert found.low == pytest.approx(2.0 * math.exp(-4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
     assert found.high == pytest.approx(2.0 * math.exp(4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
     single = geometric_mean([3.0])
-    assert single is not None
     assert (single.value, single.low, single.high) == (pytest.approx(3.0), 0.0, math.inf)
     assert geometric_mean([]) is None
 
@@ -102,18 +96,13 @@ def test_a_scorecard() -> None:
         ]
     )
     assert (card.problems, card.attempts, card.most_attempts, card.solved, card.faster) == (3, 6, 2, 2, 1)
-    assert card.pass_1 is not None
     assert card.pass_1.value == pytest.approx((1 + 0.5 + 0) / 3)
-    assert card.pass_k is not None
     assert card.pass_k.value == pytest.approx(2 / 3)
-    assert card.paper_1 is not None
     assert card.paper_1.value == pytest.approx((1 + 1 + 0) / 3)
     assert {p: score.value for p, score in card.fast.items()} == pytest.approx({"1": 0.5, "1.5": 1 / 3, "2": 1 / 3})
     assert card.fast_k["1.5"].value == pytest.approx(2 / 3)
     assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the only problem that has it
-    assert card.speedup is not None
     assert card.speedup.value == pytest.approx(math.sqrt(math.sqrt(2.5 * 1.2) * 4.0))
-    assert card.percent is not None
     assert card.percent.value == pytest.approx(25.0)
     assert card.one_size_only == 1
     assert card.backends == {"nccl device": 1}
@@ -134,10 +123,8 @@ def test_scores_against_bound_are_means_where_known() -> None:
             outcome(6, speedup=None, noisy=True),
         ]
     )
-    assert card.percent is not None
     assert (card.percent.value, card.percent.problems) == (pytest.approx((40 * 10 * 90) ** (1 / 3)), 3)
     assert 0 < card.percent.low < card.percent.value < card.percent.high == 100.0
-    assert card.gap_closed is not None
     assert (card.gap_closed.value, card.gap_closed.problems) == (pytest.approx(0.2), 2)
     assert card.gap_closed.low < 0.2 < card.gap_closed.high
     assert card.no_roofline == 1
@@ -167,7 +154,6 @@ def test_noisy_result_is_right_and_not_fast() -> None:
     card = scorecard([outcome(1, speedup=None, noisy=True), outcome(2, speedup=3.0)])
     assert (card.solved, card.noisy) == (2, 1)
     assert card.fast["1"].value == pytest.approx(0.5)
-    assert card.speedup is not None
     assert (card.speedup.value, card.speedup.problems) == (pytest.approx(3.0), 1)
 
 

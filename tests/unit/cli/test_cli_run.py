@@ -144,7 +144,6 @@ def test_watch_judges_every_save_and_exits_130(
     assert process.stdout is not None
 
     def judged(text: str) -> Any:
-        assert process.stdout is not None
         other = kernel.with_name("other.py")
         other.write_text(text)
         os.replace(other, kernel)
@@ -171,10 +170,8 @@ def test_watch_judges_every_save_and_exits_130(
 
 def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
     process = start("watch", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path)
-    assert process.stdout is not None
     process.stdout.close()
     assert process.wait(timeout=PATIENCE_S) == 0
-    assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
 
 

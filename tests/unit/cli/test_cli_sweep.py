@@ -116,7 +116,6 @@ def test_resumed_sweep_keeps_plan_despite_refused_command(monkeypatch, paths):
     assert done.exit_code == ExitCode.PASS, done.output
     journal = paths.sweeps / "bud.jsonl"
     before, first = journal.read_bytes(), last_plan(journal)
-    assert first is not None
     for option, value in (
         ("--players", "baseline,house"),
         ("--problems", "all"),
@@ -129,7 +128,6 @@ def test_resumed_sweep_keeps_plan_despite_refused_command(monkeypatch, paths):
         assert journal.read_bytes() == before
     assert swept_on("--budget", "5", "--seconds", "2", "--players", "baseline").exit_code == ExitCode.PASS
     again = last_plan(journal)
-    assert again is not None
     assert again.plan == msgspec.structs.replace(first.plan, budget_usd=5.0, seconds=2.0)
 
 

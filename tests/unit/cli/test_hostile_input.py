@@ -81,7 +81,6 @@ def test_what_was_said_unasked_is_seen_before_go():
         assert wires.failure is None
         theirs.ranks[1].sendall(frames.encode(Kind.DONE))
         wires.require_silence()
-        assert wires.failure is not None
         assert (wires.failure.kind, wires.failure.rank) == ("PROTOCOL", 1)
 
 

@@ -151,7 +151,6 @@ def measured(match: Match, half_width: float) -> Judged:
 async def test_interval_narrows_after_verdict(measured_on: tuple[Match, Path], engine: Engine, paths: Paths) -> None:
     match, _ = measured_on
     attempt = match.state.left.attempts[0]
-    assert attempt.judged is not None
     at = attempt.judged.at
     engine._on_event(measured(match, 0.02))
     await comes_true(lambda: attempt.speedup == Interval(1.5, 1.48, 1.52))

@@ -139,7 +139,6 @@ def test_silent_ranks_miss_deadline_and_are_asked_where(order: Kind, phase: str)
     before = machine.clock.monotonic()
     verdict, failure = correctness.judge()
     assert verdict is Verdict.TIMEOUT
-    assert failure is not None
     assert failure.message == "ranks 0, 1 did not finish in time"
     assert failure.phase == phase
     assert machine.processes(correctness.contender).stacks_printed
@@ -161,7 +160,6 @@ def test_blocking_rank_is_named_with_its_line() -> None:
     said[0] = stack(("/x/torch/distributed/c10d.py", 2949), ("/tmp/w/kernel.py", 10), ("/a/rank.py", 300))
     said[1] = stack(("/t.py", 1), thread="Thread") + stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
     _, failure = correctness.judge()
-    assert failure is not None
     assert failure.message.endswith("in time: rank 0 waits at line 10, rank 1 is at line 8")
     assert (failure.rank, failure.line) == (1, 8)
 
@@ -174,7 +172,6 @@ def test_killed_rank_is_told_with_its_last_stack() -> None:
     machine.ranks(correctness.contender).said[1] = stack(*frames)
     verdict, failure = correctness.judge()
     assert verdict is Verdict.CRASH
-    assert failure is not None
     assert (failure.rank, failure.line) == (1, 8)
     assert failure.text.splitlines() == [
         "Stack (most recent call first):",
@@ -194,7 +191,6 @@ def test_ranks_at_the_same_line_are_named_once(waits: bool, words: str) -> None:
     for said in (0, 1):
         machine.ranks(correctness.contender).said[said] = stack(*waiting, ("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
     _, failure = correctness.judge()
-    assert failure is not None
     assert (failure.rank, failure.line) == (0, 8)
     assert failure.message == f"ranks 0, 1 did not finish in time: both {words} at line 8"
 
@@ -254,7 +250,6 @@ def test_compiling_has_an_end_too() -> None:
     before = machine.clock.monotonic()
     verdict, failure = correctness.judge()
     assert verdict is Verdict.TIMEOUT
-    assert failure is not None
     assert failure.message.startswith("ranks 0, 1 had not finished compiling after 14")
     assert correctness.seconds["compile"] == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
     assert failure.advice == "Compile less: smaller functions, or fewer variants to tune."

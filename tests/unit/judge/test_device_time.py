@@ -32,7 +32,6 @@ def test_gate_shows_devices_time_without_gates_own() -> None:
     # A no-op batch takes 2 us a call in all worlds, so 78 and 18 us remain.
     rounds = measured(made())
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
-    assert rounds.device.speed is not None
     assert rounds.device.speed.median == pytest.approx(78 / 18)
     assert rounds.call.medians() == pytest.approx((98.0, 98.0))
     assert rounds.samples().empty_gate_us == pytest.approx(2.0 * rounds.behind_gate.calls)

@@ -211,7 +211,6 @@ def test_first_failing_rank_decides_and_all_are_shown() -> None:
     )
     verdict, failure = found.compare([0, 1])
     assert verdict is Verdict.WRONG_RESULT
-    assert failure is not None
     assert failure.rank == 1
     assert [(event.rank, event.ok) for event in machine.of(RankChecked)] == [(0, True), (1, False)]
 

@@ -74,7 +74,6 @@ def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> N
     found = told()
     judged = result(found)
     assert (judged.verdict, judged.rounds, judged.speedup) == (Verdict.WRONG_RESULT, 0, None)
-    assert judged.error is not None
     assert (judged.error.rms, judged.detail[:15]) == (1.0, "check, rank 0: ")
     assert [e.phase for e in found if isinstance(e, PhaseStarted)] == ["prepare", "load", "check"]
 
@@ -188,7 +187,6 @@ def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
     machine.referee().judge(machine.run(rounds=6, versus=Contender("rival.py", "# rival.py\n")))
     judged = result(told())
-    assert judged.rival is not None
     assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
 
 
@@ -211,7 +209,6 @@ def test_failing_reference_is_harness_error_and_gets_replaced(
     referee.judge(machine.run(rounds=6))
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert judged.failure is not None
     assert (judged.failure.phase, "out of order" in judged.failure.text) == (phase, True)
     assert judged.speedup is None
     referee.judge(machine.run(rounds=6))
@@ -229,7 +226,6 @@ def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Callable[[]
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert "OutOfMemoryError: no room" in judged.detail
-    assert judged.failure is not None
     assert 'File "oracle.py", line 3' in judged.failure.text
     referee.judge(machine.run(rounds=6))
     assert result(told()).verdict is Verdict.PASS

@@ -36,7 +36,6 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     rounds = machine.rounds(machine.run(rounds=12))
     rounds.measure()
     observations = rounds.turns.contender_side.observations
-    assert observations is not None
     assert observations.stopped_activity.count > 24  # in both batches of every pair
     assert observations.stopped_activity.disturbed == 0
 

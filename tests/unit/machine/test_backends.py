@@ -54,7 +54,6 @@ def test_starter_has_label_and_fails_where_unsupported(backend: Backend) -> None
     assert backend_failure(run(text)) is None
     for wrong in (run(text, "cpu", 2), run(text, "cuda", 1)):
         failure = backend_failure(wrong)
-        assert failure is not None
         assert backend.title in failure.message
         assert "\n" not in failure.message
         assert "--device cuda" in failure.advice

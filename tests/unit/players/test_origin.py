@@ -44,7 +44,6 @@ async def judged(paths: Paths, origin: Origin) -> str:
     async with Engine(paths, command=REFEREE) as engine:
         access = JudgeAccess(engine, Task(PROBLEM, SETTING), "model:m")
         known = await access.judge_origin(origin)
-        assert known.judgement is not None
         await engine.recorded(known.judgement.report.run_id)
         return known.judgement.report.run_id
 
@@ -64,7 +63,6 @@ async def test_file_house_and_run_stand_for_kernels(paths: Paths, tmp_path: Path
     assert find(run_id, paths).judgement is None
     journal.write_bytes(whole)
     assert (again.name, again.kernel, again.player) == ("mine.py", Kernel("pass"), "you")
-    assert again.judgement is not None
     assert again.judgement.report.outcome == "faster"
     assert find(str(tmp_path / "mine.py"), paths).judgement == again.judgement  # the same kernel in the same setting
     with pytest.raises(UsageError, match="is of problem 1 allreduce"):
@@ -109,7 +107,6 @@ async def test_best_kernel_races_origin_and_shows_improvement(paths: Paths, monk
         assert judgement.header.origin == origin.sha256
         access.attempted(Attempt(1, answer, judgement))
         compared = await access.compare()
-        assert compared is not None
         await engine.recorded(compared.report.run_id)
     assert compared.report.rival
     header = read_header(paths.runs / f"{compared.report.run_id}.jsonl")

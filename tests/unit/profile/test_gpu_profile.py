@@ -212,7 +212,6 @@ def made(world: int = 2) -> Profiled:
 
 def test_a_rank_on_a_gpu_has_two_lanes() -> None:
     timeline = median_call(made().reports)
-    assert timeline is not None
     assert lane(timeline, 0, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
     assert {piece.sort for piece in timeline.host_lanes[0]} == {"code", "launch", "sync"}
     assert "idle" in timeline.words["code"]

@@ -111,7 +111,6 @@ def test_the_median_call_is_drawn() -> None:
         RankProfile(1, [Span("call", "solution", at * 1e4 + 50.0, us) for at, us in enumerate((900.0, 100.0, 500.0, 1.0))]),
     ]  # fmt: skip
     timeline = median_call(reports)
-    assert timeline is not None
     assert (timeline.call, timeline.calls, timeline.us) == (2, 3, 550.0)
     assert timeline.lanes == [[LanePiece("code", 0.0, 400.0)], [LanePiece("code", 50.0, 500.0)]]
     assert median_call([RankProfile(0), reports[1]]) is None
@@ -123,7 +122,6 @@ def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
         1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)]
     )
     timeline = median_call([early, late])
-    assert timeline is not None
     assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
     assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
     assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]

@@ -70,7 +70,6 @@ def solution(tensor):
 @pytest.mark.slow
 def test_calls_count_where_profiler_sees_nothing() -> None:
     found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), PretendedGpus(), choose())
-    assert found.outside is not None
     assert found.outside.calls > 10
     assert 0 < found.outside.seconds < 100.0
     assert not any(each.failed for each in found.reports), found.reports

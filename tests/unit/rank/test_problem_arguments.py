@@ -49,7 +49,6 @@ def test_names_that_arguments_reads_are_inputs() -> None:
 def test_integers_are_withheld_unless_they_shape_arguments() -> None:
     by_slug = {problem.slug: problem for problem in PROBLEMS}
     found = opened(by_slug["gnn_neighbor_sampling"], "int64")
-    assert found is not None
     code = found[0]
     assert code.is_withheld("seed_nodes")
     assert not code.is_withheld("fanouts")

@@ -44,7 +44,6 @@ def test_result_is_shown_by_clock_that_it_names():
     both = Speedup(call=NOISY, device=EVEN)
     result = msgspec.structs.replace(end.result, speedup=both, clock="device", outcome="even")
     headline = headline_of(result)
-    assert headline is not None
     assert (headline.speedup, headline.where) == (EVEN, "device time")
     assert by_clock(both, "call") is NOISY
     assert headline_of(msgspec.structs.replace(result, speedup=None)) is None

@@ -80,7 +80,6 @@ for line in sys.stdin:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, command: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
 
@@ -89,7 +88,6 @@ for line in sys.stdin:
         return self.answer()
 
     def answer(self) -> bool:
-        assert self.process.stdout is not None
         return self.process.stdout.readline() == "True\n"
 
     def end(self) -> None:
@@ -123,7 +121,6 @@ def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Callable[..., O
     assert other.ask("take")
     assert not mine.take("allreduce")
     holder = mine.holder()
-    assert holder is not None
     assert (holder.pid, holder.problem) == (other.process.pid, "theirs")
     assert holder.user == pwd.getpwuid(os.getuid()).pw_name
     other.end()
@@ -313,7 +310,6 @@ def test_two_users_take_turns_unless_one_idles(shared: Path, monkeypatch: pytest
         assert other.ask("take")
         assert not mine.take()
         holder = mine.holder()
-        assert holder is not None
         assert (holder.pid, holder.user) == (other.process.pid, f"user {STRANGER}")
         eventually(mine.pass_by_idle)
         assert mine.passed == f"process {other.process.pid} of user {STRANGER}"

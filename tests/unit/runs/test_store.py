@@ -93,7 +93,6 @@ def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
     ):
         store.record(entry)
     standing = store.standings()[13]
-    assert standing.best is not None
     assert standing.best.run_id == "a"
     assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
 
@@ -109,7 +108,6 @@ def test_run_at_other_sizes_is_no_best(store: Store) -> None:
     ):
         store.record(entry)
     standing, overall = store.standings()[13], store.best()[13]
-    assert standing.best is not None
     assert (standing.best.run_id, standing.holds, overall.run_id) == ("a", "all", "a")
 
 
@@ -128,7 +126,6 @@ def test_measurements_in_different_settings_are_not_pooled(store: Store) -> None
     for run_id, speedup, machine in (("a", 1.5, "this"), ("b", 2.5, "other")):
         store.record(record_of(header(run_id, source="x = 1", machine=machine), result(speedup=speedup)))
     best = store.standings()[13].best
-    assert best is not None
     assert best.median == 2.5
 
 
@@ -138,7 +135,6 @@ def test_entry_has_headline_clock_and_both_limits(store: Store) -> None:
     store.record(record_of(header("a"), told))
     store.record(record_of(header("b", 2.0), result(Verdict.CRASH)))
     entry = entry_in(store, "a")
-    assert entry is not None
     assert (entry.clock, entry.interval) == ("device", both.device)
     assert (entry.detectable("device") or 99) < 20 < (entry.detectable("call") or 0)
     assert [each.run_id for each in store.last_timed(9)] == ["a"]
@@ -291,10 +287,8 @@ def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) 
         for _ in range(4)
     ]
     for process in started:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in started:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     told = [process.communicate(timeout=PATIENCE_S) for process in started]
@@ -334,7 +328,6 @@ def test_a_killed_writer_loses_no_note(tmp_path: Path) -> None:
         "for n in range(10000): write_note(Path(sys.argv[1]), f'{n:064}', 'x' * 300); print(n, flush=True)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
         said = [writer.stdout.readline() for _ in range(5)]
         writer.kill()
         said += writer.stdout.readlines()

@@ -156,7 +156,6 @@ async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
     words = judgement_words(right, "pass")
     assert words.count("- other size: `✓ M=") == SETTINGS
     assert "- faster at other sizes: `all`" in words
-    assert right.others is not None
     one = replace(
         right, others=(msgspec.structs.replace(right.others[0], verdict=Verdict.WRONG_RESULT, detail="`no`"),)
     )

@@ -22,7 +22,6 @@ def problem() -> Problem:
 def test_starter_has_baselines_parameters_and_names_its_problem(problem: Problem, template: str) -> None:
     text = starter(problem, template)
     solution = find_solution(text)
-    assert solution is not None
     assert [argument.arg for argument in solution.args.args] == ["A_local", "B_local"]
     assert "__PROBLEM__" not in text
     assert "__BASELINE__" not in text

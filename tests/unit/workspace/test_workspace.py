@@ -195,7 +195,6 @@ def test_second_app_is_told_who_holds_the_problem(tmp_path: Path) -> None:
     )
     locks = KernelLocks(tmp_path)
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         locks.take("01_allreduce")
         with pytest.raises(KernelsLocked) as caught:

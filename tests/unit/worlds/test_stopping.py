@@ -48,7 +48,6 @@ class Started:
         self.process = subprocess.Popen(
             self.group.starts(argv) if self.group else argv, stdout=subprocess.PIPE, start_new_session=True
         )
-        assert self.process.stdout is not None
         self.process.stdout.readline()
         pid = self.process.pid
         self.stopping: ByGroup | BySignals = (
@@ -59,7 +58,6 @@ class Started:
         self.stopping.go_on()
         assert processes.kill_tree(self.process.pid)
         self.process.wait()
-        assert self.process.stdout is not None
         self.process.stdout.close()
         if self.group is not None:
             assert self.group.remove()
@@ -101,7 +99,6 @@ def test_starting_world_is_stopped_before_ranks_are_known():
     process = subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert process.stdout is not None
     process.stdout.readline()  # it reads no modules now: state "D", waiting for a disk, counts as stopped, too
     ranks: list[int] = []
     stopping = BySignals(lambda: [process.pid], lambda: ranks, kernel=True)
