@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import COMMAND_LINE, Forked, read_problems_once
+from forked_programs import COMMAND_LINE, CommandLine, Forked, read_problems_once
+from model_server import ModelServer
 from no_jail import no_jail
 from shared_referee import SharedReferee
 from waiting import PATIENCE_S
@@ -89,9 +90,6 @@ def jail() -> None:
         no_jail(jail.rejected.values())
 
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 @pytest.fixture(scope="session")
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
@@ -118,6 +116,14 @@ def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
 def run_benchmark(tmp_path: Path) -> CommandLine:
     """Runs `python -m benchmarks` in a process of its own, in this test's folder."""
     return partial(_run_module, "benchmarks", tmp_path)
+
+
+@pytest.fixture
+def model_server() -> Iterator[Any]:
+    """A model provider on 127.0.0.1 that answers with its `replies`."""
+    server = ModelServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,11 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 REQUEST_BYTES = 1 << 20
 COMMAND_LINE = """
 import json, os, sys

@@ -1,8 +1,6 @@
 """A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import model_server as provider
 import pytest
@@ -20,14 +18,6 @@ from screens.model import words as model_words
 from screens.model.setup import INDEPENDENT, OTHER_SIZES, ModelSetup
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def model_server() -> Iterator[Any]:
-    """A model provider that sends its `replies`."""
-    server = provider.ModelServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

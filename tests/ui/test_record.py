@@ -2,13 +2,12 @@
 
 import itertools
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pyte
 import pytest
+from forked_programs import CommandLine
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -17,7 +16,6 @@ from arena.records.header import read_header
 from screens.record import LONGEST_GAP_S, STEP_S, told
 from screens.record.recording import Recording, animated_svg, asciicast
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 RECORDINGS = Path(__file__).parent / "recordings"
 SVG = "{http://www.w3.org/2000/svg}"
 

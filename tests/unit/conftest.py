@@ -1,4 +1,4 @@
-"""A provider of models, scripted agents and a fake GPU driver, as fixtures."""
+"""Scripted agents and a fake GPU driver, as fixtures."""
 
 import json
 import os
@@ -12,19 +12,12 @@ import forked_programs
 import model_server as provider
 import pytest
 import scripted_agents
+from forked_programs import CommandLine
 from scripted_referee import COMMAND
 
 from arena.models import stream as streaming
 from arena.paths import Paths
 from arena.settings import ModelSettings, Settings, save_settings
-
-
-@pytest.fixture
-def model_server() -> Iterator[Any]:
-    """A provider on 127.0.0.1 that answers with its `replies`."""
-    server = provider.ModelServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -39,9 +32,6 @@ def made(model_server: Any, bench: Any, paths: Paths, monkeypatch: pytest.Monkey
     monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
     monkeypatch.setenv("TEST_KEY", provider.KEY)
     return partial(scripted_agents.make_agent, model_server, bench, paths)
-
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture

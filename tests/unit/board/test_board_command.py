@@ -2,14 +2,13 @@
 
 import csv
 import json
-import subprocess
 import time
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from forked_programs import CommandLine
 from stored_runs import cell_result
 
 from arena.machine.facts import Machine
@@ -19,7 +18,6 @@ from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession
 from sandbox.protocol.events import Setting
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 HERE = Machine("8 × NVIDIA H200", "580.1", "2.9", "NCCL 2.27")
 ELSEWHERE = Machine("a small box", "", "2.9", "gloo")
 

@@ -1,11 +1,10 @@
 """Stored bests are judged again: what fails today is reported, and voided on request."""
 
 import json
-import subprocess
-from collections.abc import Callable
 
 import msgspec
 import pytest
+from forked_programs import CommandLine
 from scripted_referee import COMMAND as REFEREE
 from stored_runs import header, passed, ran
 
@@ -22,7 +21,6 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 CATALOGUE = load_catalogue([])
 
 

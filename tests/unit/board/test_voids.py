@@ -3,10 +3,10 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked_programs import CommandLine
 from stored_runs import SETTING, cell_result, header, passed, ran
 from waiting import PATIENCE_S
 
@@ -27,7 +27,6 @@ from arena.sweep.records import Cell, CellResult
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 CHEAT, HONEST = "def solution(x):\n    return stolen\n", "def solution(x):\n    return x\n"
 
 

@@ -2,11 +2,11 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked_programs import CommandLine
 
 from arena.cli.check_problem import table
 from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
@@ -14,7 +14,6 @@ from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 MadeProblem = Callable[..., Path]
 
 

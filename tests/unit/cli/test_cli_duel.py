@@ -1,15 +1,14 @@
 """`duel`, `duels` and `replay` of a duel as users run them: one on real ranks, others with the scripted referee."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked_programs import CommandLine
 from model_server import KEY, ModelServer, streamed
 
 from sandbox.worlds.deadlines import LEASE
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]  # type: ignore[name-defined]  # noqa: F821
 SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2")
 
 

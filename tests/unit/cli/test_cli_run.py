@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from forked_programs import COMMAND_LINE
+from forked_programs import COMMAND_LINE, CommandLine
 from scripted_referee import COMMAND
 from waiting import PATIENCE_S
 
@@ -19,7 +19,6 @@ from problems.catalogue import load_catalogue
 
 pytestmark = pytest.mark.slow
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 FIELDS = (
     "run_id problem id category created player kernel kernel_name code sha256 machine device world dtype preset preset_sizes "
     "sizes versus origin other_than beside labels verdict detail failure paper_rule error outcome speedup clock told advice "

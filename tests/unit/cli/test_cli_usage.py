@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import COMMAND_LINE
+from forked_programs import COMMAND_LINE, CommandLine
 from scripted_referee import COMMAND
 from stored_runs import ran
 from waiting import PATIENCE_S
@@ -29,8 +28,6 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import ExitCode
 
 pytestmark = pytest.mark.slow
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture

@@ -5,17 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from forked_programs import CommandLine
 from model_server import KEY, ModelServer, Reply, calling, dripping, status, streamed
 from waiting import PATIENCE_S, all_end, eventually
 
 from problems.catalogue import load_catalogue
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
 WRONG = "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
 RIGHT = """Peers are read after a barrier.

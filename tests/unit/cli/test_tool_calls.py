@@ -1,18 +1,14 @@
 """Tool calls over real sockets in four protocols: cut anywhere, malformed, unknown."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from model_server import PROTOCOLS, ModelServer, calling, random_sizes, raw, streamed
-from scripted_agents import Bench, compiling, fenced, results, run, source, told
+from scripted_agents import Bench, MakeAgent, compiling, fenced, results, run, source, told
 
 from arena.models.conversation import Draft
-from arena.players.agent import Agent
 from arena.players.trace import Called, Drafted, Returned, Wrote
-
-MakeAgent = Callable[..., Agent]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

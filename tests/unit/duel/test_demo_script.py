@@ -1,18 +1,15 @@
 """Scripts of a demo: what they may contain, and one clear message for what they may not."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked_programs import CommandLine
 
 from arena.demo import DEFAULT, first_sentence, load_script
 from arena.duel.events import DuelEnded
 from arena.duel.journal import read_duel
 from arena.errors import UsageError
 from problems.catalogue import load_catalogue
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_script_that_comes_with_arena_can_be_played() -> None:

@@ -6,7 +6,6 @@ import math
 import os
 import resource
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 import pytest
 from damage import flips
 from fixed_examples import examples
+from forked_programs import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_runs import SETTING, cell_result, ran, record
@@ -41,7 +41,6 @@ from sandbox.protocol.events import Interval, Speedup
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 CATALOGUE = load_catalogue()
 KERNEL = "def solution(tensor):\n    return tensor  # größer\n"
 HERE = Machine("a small box", "", "2.9", "gloo")

@@ -3,13 +3,12 @@
 import base64
 import hashlib
 import json
-import subprocess
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
+from forked_programs import CommandLine
 
 from arena.errors import MachineError
 from arena.export.pages import export_pages
@@ -40,7 +39,6 @@ from sandbox.protocol.events import (
 from sandbox.protocol.kernel_files import Files, Kernel, kernel_hash
 from sandbox.protocol.verdict import Verdict
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 CATALOGUE = load_catalogue()
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
 HERE = Machine("a small box", "", "2.9", "gloo")

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from forked_programs import CommandLine
 
 from arena.machine.finding import (
     MachineFinding,
@@ -20,8 +21,6 @@ from arena.machine.finding import (
 )
 from benchmarks.cupy_choice import choose_cupy
 from sandbox.machine.backends import python_install
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_plan_lists_essentials_first_and_commands_once() -> None:

@@ -3,12 +3,11 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
-from scripted_agents import Bench
+from scripted_agents import Bench, MakeAgent
 from scripted_referee import COMMAND
 
 from arena.errors import MachineError, PlayerFailed, UsageError
@@ -16,7 +15,6 @@ from arena.models.budget import Spent
 from arena.models.conversation import Text, Usage
 from arena.paths import Paths
 from arena.players import trace
-from arena.players.agent import Agent
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Task
 from arena.players.trace import (
@@ -39,8 +37,6 @@ from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
-
-MakeAgent = Callable[..., Agent]
 
 
 def kernel(returns: str) -> str:

@@ -1,21 +1,18 @@
 """Tools of an agent and their limits, over real sockets; the names of players."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, call_events, calling, raw, status, streamed
-from scripted_agents import Bench, compiling, fenced, results, run, source, told
+from scripted_agents import Bench, MakeAgent, compiling, fenced, results, run, source, told
 
 from arena.errors import UsageError
 from arena.models.conversation import ARGUMENT_CHARACTERS
-from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS, Agent
+from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS
 from arena.players.player import PlayerKind, PlayerName, parse_player
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
-
-MakeAgent = Callable[..., Agent]
 
 
 async def test_compiling_tells_nothing_about_what_comes_out(

@@ -1,15 +1,10 @@
 """An answer with an unreadable part is a failed attempt: the trace keeps it, and nothing of it is judged."""
 
-from collections.abc import Callable
-
 import pytest
 from model_server import PROTOCOLS, ModelServer, call_events, events, raw, streamed
-from scripted_agents import Bench, fenced, run, source, told
+from scripted_agents import Bench, MakeAgent, fenced, run, source, told
 
-from arena.players.agent import Agent
 from arena.players.trace import Answered, Called, Wrote
-
-MakeAgent = Callable[..., Agent]
 
 
 def damaged(told: bytes, after: bytes) -> bytes:

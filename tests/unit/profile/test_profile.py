@@ -3,12 +3,11 @@
 import asyncio
 import json
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from forked_programs import CommandLine
 from waiting import comes_true
 
 from arena.cli.profile import lane
@@ -21,7 +20,6 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import RankProfile, Span, decode_report, encode
 from sandbox.referee.lease import Lease
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 Inner = list[tuple[str, str, float, float]]
 """(kind, name, start, length) within a call of 1000 µs."""
 

@@ -1,11 +1,10 @@
 """Settings are one TOML file, written atomically. The setting of a run: options, what fits, then defaults."""
 
-import subprocess
 import tomllib
-from collections.abc import Callable
 
 import msgspec
 import pytest
+from forked_programs import CommandLine
 
 from arena.errors import FolderUnwritable, MachineError, SettingsError, UsageError
 from arena.machine.facts import visible_gpus
@@ -17,8 +16,6 @@ from arena.settings import TABLES, Settings, check_settings, load_settings, save
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from screens.themes import load_themes
-
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_no_file_means_the_defaults(paths: Paths) -> None:

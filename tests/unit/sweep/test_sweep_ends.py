@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from forked_programs import CommandLine
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
@@ -21,7 +22,6 @@ from arena.sweep.records import SweepSession
 from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
 from sandbox.referee.lease import Applicant, Note, Urgency
 
-CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 WRONG, RIGHT = (f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n" for word in ("wrong", "pass"))
 SETTING = ("--device", "cpu", "--rounds", "0", "--one-size", "--unsafe")
 
