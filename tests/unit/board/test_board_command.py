@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from forked_programs import CommandLine
-from stored_runs import cell_result
+from stored_runs import cell_result, record
 
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
@@ -33,6 +33,7 @@ def result(player: str, slug: str, number: int, verdict: str, machine: Machine =
         sha256=f"hash {attempt}",
         machine=machine.digest,
         spent=Spent(usd=0.5),
+        report=record("r", player, 2.0) if verdict == "PASS" else None,
     )
 
 
@@ -95,6 +96,10 @@ def test_page_is_self_contained_and_names_are_text(pkb_arena: CommandLine, sweep
     page = (tmp_path / "b.html").read_text()
     assert "model:<b>m</b>" not in page
     assert "model:&lt;b&gt;m&lt;/b&gt;" in page
+    assert [f">{tick}×</text>" in page for tick in (0.5, 1, 2, 4)] == [True, True, True, False]
+    assert '<span class="house">●\u00a0</span>house' in page
+    categories = [part.partition("</table>")[0] for part in page.split("By category")[1:]]
+    assert [(each.count("<tr"), "sorts" in each) for each in categories] == [(3, True), (2, True)]
 
     class Links(HTMLParser):
         found: list[str] = []  # noqa: RUF012

@@ -8,6 +8,7 @@ from stored_runs import record
 
 from arena.board.definitions import (
     FACTORS,
+    bound_scores,
     fast_p,
     geometric_mean,
     is_fast,
@@ -203,6 +204,7 @@ def test_slow_kernel_is_solved_and_wrong_one_not(store: Store) -> None:
     assert tally(standings, problems) == (2, 1, 4)
     assert [fast_p(standings, problems, p) for p in FACTORS] == [0.5, 0.5, 0.25, 0.25, 0.0]
     assert fast_p(standings, [], 1.0) == 0.0
+    assert bound_scores(standings, problems).no_roofline == 2
 
 
 def test_published_totals_are_printed_and_rows_nearly_add() -> None:

@@ -12,7 +12,16 @@ from arena.models.model import find_model
 from arena.paths import Paths
 from arena.players.program.program import find_program
 from arena.setting_choice import Choice, choose_setting
-from arena.settings import TABLES, Settings, check_settings, load_settings, save_settings, setting_fields, theme_names
+from arena.settings import (
+    TABLES,
+    ModelSettings,
+    Settings,
+    check_settings,
+    load_settings,
+    save_settings,
+    setting_fields,
+    theme_names,
+)
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from screens.themes import load_themes
@@ -31,6 +40,7 @@ def test_what_is_saved_is_loaded(paths: Paths) -> None:
         editor='vim -c "set \\ft=cuda"',
         problem_dirs=["~/my problems", "/ö/ü"],
         keymap={"run": "ctrl+r", "odd.name": "f\x7f"},
+        models={"m": ModelSettings(provider="gemini", model="m", extra={"a": {"b": 1, "c": 2}}, omit=["x", "y"])},
     )
     save_settings(settings, paths)
     assert load_settings(paths) == settings
@@ -41,7 +51,7 @@ def test_the_file_explains_itself_and_comments_out_defaults(paths: Paths) -> Non
     text = paths.settings_file.read_text()
     assert tomllib.loads(text) == {"world": 4, "keymap": {}}
     for field in setting_fields():
-        assert f"# {field.description}" in text
+        assert f"# {field.description or 'none'}" in text
 
 
 def test_the_command_explains_every_key_of_every_table(pkb_arena: CommandLine, paths: Paths) -> None:
@@ -122,6 +132,10 @@ def test_a_wrong_table_disables_nothing_but_itself(paths: Paths) -> None:
             find_program("claude-code", settings)
         assert sorted(settings.wrong) == ["agents.claude-code", "models.typo"]
         save_settings(settings, paths)  # keeps them
+    corrected = msgspec.structs.replace(settings, models={"typo": settings.models["good"]})
+    save_settings(corrected, paths)
+    assert list(load_settings(paths).wrong) == ["agents.claude-code"]
+    save_settings(settings, paths)
     paths.settings_file.write_text(
         paths.settings_file.read_text().replace('provider = "antropic"', 'provider = "gemini"')
     )
