@@ -28,10 +28,10 @@ OPENINGS: dict[str, tuple[list[str], str]] = {
     "kernel": (_KERNEL, "kernel.py"),
     "duel": ([*_KERNEL, "f8", "await enter starts", "enter", "await submit"], "submit"),
     "model": ([*_KERNEL, "f7", "await enter starts", "enter", "await stop"], "stop"),
-    "sweep": (["type c", "rest"], "monkey"),
-    "settings": (["f9", "rest"], "Colours of the app"),
-    "history": ([*_KERNEL, "f6", "rest"], "History"),
-    "machine": (["f11", "rest"], "This machine"),
+    "sweep": (["type c"], "monkey"),
+    "settings": (["f9"], "Colours of the app"),
+    "history": ([*_KERNEL, "f6"], "History"),
+    "machine": (["f11"], "This machine"),
 }
 """For each screen: the keys that open it from the list of problems, and a text that it shows."""
 SESSION_S = 180.0
@@ -189,7 +189,7 @@ class App:
             if not self.left:
                 do(self.terminal, each)
         fault = fault or self.frozen()
-        self.openings.append(shown.encode() in self.terminal.drawn)
+        self.openings.append(self.terminal.read_until(shown.encode(), AWAITED_S))
         return fault
 
     def fault(self) -> str:
@@ -197,7 +197,8 @@ class App:
         code = self.terminal.process.poll()
         if self.report.exists():
             report = self.report.read_text(encoding="utf-8")
-            return f"{report.strip().splitlines()[-1]} at {_places(report, last_first=True)}"
+            last = report.strip().splitlines()[-1]
+            return f"{last} at {_places(report, last_first=True)}; whole: {self._kept(report)}"
         return f"exit code {code}" if code not in (None, 0) else ""
 
     @property
@@ -231,10 +232,14 @@ class App:
         process.send_signal(signal.SIGABRT)
         self.terminal.quiet(3.0)
         stacks = self.terminal.drawn.decode(errors="replace").replace("\r", "").partition("Fatal Python error")[2]
-        file = Path(tempfile.gettempdir()) / f"pkb-monkey-{process.pid}.txt"
-        file.write_text(waits + stacks, encoding="utf-8")
         main = _places(stacks.partition("Current thread")[2])
-        return f"frozen in state {state} at {main}; all threads: {file}"
+        return f"frozen in state {state} at {main}; all threads: {self._kept(waits + stacks)}"
+
+    def _kept(self, text: str) -> Path:
+        """The file of a text that outlasts the app's folders."""
+        file = Path(tempfile.gettempdir()) / f"pkb-monkey-{self.terminal.process.pid}.txt"
+        file.write_text(text, encoding="utf-8")
+        return file
 
     def close(self) -> str:
         """Ends the app. Returns how it failed meanwhile."""
