@@ -199,29 +199,12 @@ def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path:
     pages = pages_in(tmp_path / "site")
     page = pages["key1"].words
     steps = [
-        *(
-            "✓ PASS",
-            "2.00× faster",
-            "67 % of the gap",
-            "✓ M=16 float32 world 2 ▲ 1.50×",
-            "400 tokens read, 60 written, $0.0300",
-            "Prompt",
-            "the system",
-            "the task",
-        ),
-        *(
-            "Step 1",
-            "WRONG_RESULT",
-            "a thought",
-            "Calls compile",
-            "it compiles",
-            "an answer",
-            FIRST,
-            "Step 2",
-            "the feedback",
-        ),
-        *("no json", "-    return x\n", "+    return x + 1\n", "+int two;\n", SECOND, "Ended: steps"),
-    ]
+        "✓ PASS", "2.00× faster", "67 % of the gap", "✓ M=16 float32 world 2 ▲ 1.50×",
+        "400 tokens read, 60 written, $0.0300; 3.0 s", "Prompt", "the system", "the task", "Step 1", "WRONG_RESULT",
+        "Thought · 9 characters", "a thought", "Calls compile", f"source:{FIRST}", "it compiles", "Answer · 9 characters",
+        "an answer", FIRST, "Step 2", "the feedback", "no json", "-    return x\n", "+    return x + 1\n", "+int two;\n",
+        SECOND, "Ended: steps",
+    ]  # fmt: skip
     at = 0
     for words in steps:
         at = page.index(words, at)

@@ -68,9 +68,7 @@ def test_stamps_are_medians_of_blocks_and_calls() -> None:
     assert found[0].stamps == {"0 to 1": 40.0}
     assert gpu_words.stamp_lines(found) == ["rank 0: between stamps, µs, the median of blocks and calls: 0 to 1 40.0"]
     assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
-    timeline = median_call([report(0, work)])
-    assert timeline is not None
-    assert lane(timeline, 0, 10) == "░" * 9 + "·"
+    assert lane(median_call([report(0, work)]), 0, 10) == "░" * 9 + "·"
     events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
     assert "block 0: between stamps" in [each["args"]["name"] for each in events if each["name"] == "thread_name"]
 
@@ -228,6 +226,7 @@ def test_trace_has_rows_for_host_and_streams() -> None:
     rows = {each["name"]: each["tid"] for each in events if each["ph"] == "X"}
     names = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
     assert names[rows["c"]] == "GPU: stream 13"
+    assert [name for name in names.values() if name.startswith("GPU")] == ["GPU: stream 7", "GPU: stream 13"]
     assert names[rows["cudaLaunchKernel"]].startswith("host: launches")
     assert len(set(rows.values())) == 5
     assert "?" not in rows
@@ -251,6 +250,10 @@ def test_rows_align_and_missing_figures_are_dashes() -> None:
         "nothing: x",
         "ranks 0, 1: no bytes over NVLink: why",
     ]
+    powered = GpuFigures(0, LEAST, row_us=1_000.0, counted=GpuCounted(watts=400.0, watts_error=0.05))
+    assert gpu_words.power_line([powered, msgspec.structs.replace(powered, row_us=None), bare]) == (
+        "power, and energy a call: rank 0 400 W, 400 mJ (±5 %)"
+    )
     off = msgspec.structs.replace(found[0], clock_us=30.0)
     assert gpu_words.unseen_lines([off, found[1]], []) == ["rank 0: its GPU's timestamps are 30 µs off at the least"]
     assert "did not come to their end" in gpu_words.row_words(None)

@@ -12,7 +12,7 @@ from waiting import comes_true
 
 from arena.cli.profile import lane
 from arena.profile.profile_process import ProfileRequest, profile
-from arena.profile.rules import figures, first_failure, under_profiler
+from arena.profile.rules import BUSY, figures, first_failure, under_profiler
 from arena.profile.timeline import LanePiece, cells, chrome_trace, median_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
@@ -58,6 +58,7 @@ def test_many_small_operations() -> None:
 
 def test_time_that_torch_does_not_see() -> None:
     assert said(rank(0, [("op", "aten::add", 0.0, 100.0)])) == ["outside torch"]
+    assert said(rank(0, [("op", "aten::mm", 0.0, 1_000.0 * BUSY)])) == ["computes"]
 
 
 def test_nothing_stands_out() -> None:
@@ -83,7 +84,6 @@ def test_lanes_have_same_ends_and_trace_its_rows() -> None:
     early = rank(0, [("wait", "all_reduce", 0.0, 1_000.0)])
     late = rank(1, [("op", "\x1b[31mmm", 0.0, 500.0)])
     timeline = median_call([early, late])
-    assert timeline is not None
     assert lane(timeline, 0, 10) == "█" * 10
     assert lane(timeline, 1, 10) == "░░░░░·····"
     events = json.loads(chrome_trace([early, late]))["traceEvents"]
@@ -119,14 +119,13 @@ def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
     late = rank(
         1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)]
     )
+    assert figures([early, late])[1].largest_op == "aten::mm"
     timeline = median_call([early, late])
     assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
     assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
     assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
     other = rank(1, [("wait", "barrier", 700.0, 300.0)])
-    unmatched = median_call([early, other])
-    assert unmatched is not None
-    assert lane(unmatched, 0, 10) == "·█████████"
+    assert lane(median_call([early, other]), 0, 10) == "·█████████"
 
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])
