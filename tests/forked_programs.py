@@ -43,6 +43,12 @@ def read_problems_once() -> None:
     catalogue.load_catalogue()
 
 
+def answer_of(done: "subprocess.CompletedProcess[str]") -> Any:
+    """Returns what a command printed as JSON. It must have succeeded."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 class Forked:
     """Starts programs; each is a process of its own, with its own environment, folder and output."""
 

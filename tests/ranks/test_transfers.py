@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forked_programs import answer_of
 from waiting import PATIENCE_S
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
@@ -52,9 +53,7 @@ def test_way_that_moves_half_of_block_is_failure() -> None:
 
 def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine) -> None:
     assert "nothing was measured here" in pkb_arena("transfers", "--device", "cpu", "--stored").stderr
-    done = pkb_arena("transfers", "--device", "cpu", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = answer_of(pkb_arena("transfers", "--device", "cpu", "--json"))
     (pair,) = found["pairs"]
     assert (found["device"], found["world"], pair["ranks"], found["sizes"][-1]) == ("cpu", 2, [0, 1], 32 << 20)
     for way, times in pair["us"].items():

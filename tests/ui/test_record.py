@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pyte
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -80,8 +80,7 @@ def test_long_pauses_are_shortened_and_time_goes_forward() -> None:
 @pytest.mark.slow
 def test_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
     done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json")
-    assert done.returncode == 0, done.stderr
-    told_of = json.loads(done.stdout)
+    told_of = answer_of(done)
     lines = (tmp_path / "duel.cast").read_text().splitlines()
     assert told_of["bytes"] == (tmp_path / "duel.cast").stat().st_size
     screen = pyte.Screen(100, 30)

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from stored_runs import cell_result, record
 
 from arena.machine.facts import Machine
@@ -54,9 +54,7 @@ def sweep(paths: Paths) -> Path:
 
 
 def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine, sweep: Path) -> None:
-    done = pkb_arena("board", "--json")
-    assert done.returncode == 0, done.stderr
-    board = json.loads(done.stdout)
+    board = answer_of(pkb_arena("board", "--json"))
     cards = {
         (card["player"], board["machines"][card["place"]["machine"]]): card
         for card in board["scores"]

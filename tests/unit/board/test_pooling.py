@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from forked_programs import answer_of
 from stored_runs import cell_result, header, result
 
 from arena.board.gathering import gather
@@ -83,9 +84,7 @@ def test_command_line_board_matches_apps_rows(
         store.record(record_of(*run(3.0, "# lucky\n" + KERNEL, player, f"lucky-{number}")))
     players = store.players()
     store.close()
-    done = pkb_arena("board", "--json")
-    assert done.returncode == 0, done.stderr
-    cards = [card for card in json.loads(done.stdout)["scores"] if card["scope"] == "all"]
+    cards = [card for card in answer_of(pkb_arena("board", "--json"))["scores"] if card["scope"] == "all"]
     assert sorted(card["player"] for card in cards) == players
     assert {card["place"]["machine"] for card in cards} == {this_machine("cpu").digest}
     assert {card["player"]: card["kind"] for card in cards}["mcp"] == "agent"

@@ -1,12 +1,11 @@
 """`pkb-arena check-problem`: its rows, its exit codes, and one clear sentence for a folder that cannot be used."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 
 from arena.cli.check_problem import table
 from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
@@ -25,8 +24,7 @@ def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: Mad
     done = pkb_arena(
         "check-problem", str(made_problem(baseline=baseline)), "--world", "1,2,7", "--preset", "tiny", "--json"
     )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = answer_of(done)
     assert [(row["stem"], row["world"], row["dtype"], row["against"]) for row in rows] == [
         ("901_total", 1, "float32", []),
         ("901_total", 2, "float32", []),

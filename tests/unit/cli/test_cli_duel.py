@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from model_server import KEY, ModelServer, streamed
 
 from sandbox.worlds.deadlines import LEASE
@@ -23,8 +23,7 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, tmp_path: Path) 
     done = pkb_arena(
         "duel", "1", *players, "--svg", str(card), "--json", *SETTING, timeout=3.5 * LEASE, PKB_DEADLINE_SCALE="5"
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    duel = json.loads(done.stdout)
+    duel = answer_of(done)
     for name in ("left", "right"):
         assert duel[name]["verdict"] == "PASS"
         if (speed := duel[name]["attempts"][0]["speedup"]) is not None:  # None: a busy machine, so nothing is claimed
@@ -55,8 +54,7 @@ def test_only_agents_read_verdicts_in_duels(
     models.replies += [streamed(f"```python\n{word}\n\n\ndef solution(x): pass\n```") for word in ("wrong", "pass")]
     (tmp_path / "mine.py").write_text("wrong")
     done = pkb_arena_scripted("duel", "1", "--left", "mine.py", "--right", player, "--rounds", "2", "--json", *SETTING)
-    assert done.returncode == 0, done.stderr
-    duel = json.loads(done.stdout)
+    duel = answer_of(done)
     assert [attempt["verdict"] for attempt in duel["right"]["attempts"]] == ["WRONG_RESULT", "PASS"]
     assert (duel["winner"], duel["right"]["attempt"], duel["right"]["player"]) == ("right", 2, player)
     assert ("WRONG_RESULT" in models.seen[1].prompt) is (player == "agent:openai_chat")

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from forked_programs import COMMAND_LINE, CommandLine
+from forked_programs import COMMAND_LINE, CommandLine, answer_of
 from scripted_referee import COMMAND
 from waiting import PATIENCE_S
 
@@ -100,9 +100,7 @@ def test_baseline_passes_against_itself_and_replays(pkb_arena: CommandLine, home
 
 def test_a_kernel_runs_against_another(pkb_arena_scripted: CommandLine, kernel: Path) -> None:
     kernel.write_text("pass")
-    done = pkb_arena_scripted("run", "13", "kernel.py", "--against", "house", *CHECKED[:-1], "1", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(pkb_arena_scripted("run", "13", "kernel.py", "--against", "house", *CHECKED[:-1], "1", "--json"))
     assert (said["verdict"], said["rival"]["verdict"], said["versus"]) == ("PASS", "PASS", "house.py")
     assert said["speedup"]["call"] == {"median": 1.5, "low": 1.4, "high": 1.6}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from model_server import KEY, ModelServer, Reply, calling, dripping, status, streamed
 from waiting import PATIENCE_S, all_end, eventually
 
@@ -95,9 +95,7 @@ def test_harness_errors_are_no_attempts(pkb_arena_scripted: CommandLine, models:
 
 def test_only_writing_runs_nothing(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [streamed(RIGHT)]
-    done = pkb_arena("generate", "1", *SETTING, "--model", "gemini", "--no-run", "-o", "mine.py", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(pkb_arena("generate", "1", *SETTING, "--model", "gemini", "--no-run", "-o", "mine.py", "--json"))
     assert (said["kernel"], said["attempts"][0]["report"], said["pass_at"]) == ("mine.py", None, None)
     assert (tmp_path / "mine.py").read_text().startswith("import torch\n")
     assert not (home / "data" / "runs").exists()
@@ -142,8 +140,7 @@ def test_agent_reads_its_verdict_and_fixes_its_kernel(
 ) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
     done = pkb_arena("agent", "1", *SETTING, "--model", "openai_chat", "--steps", "2", "--budget", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(done)
     assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
     assert (said["best"], said["passed"], said["player"], said["reason"]) == (2, True, "agent:openai_chat", "steps")
     assert said["spent"]["usd"] > 0
@@ -179,9 +176,7 @@ def test_agent_compiles_and_runs_kernels_by_its_tools(pkb_arena: CommandLine, mo
         calling(("run", json.dumps({"source": wrong}))),
         streamed(RIGHT),
     ]
-    done = pkb_arena("agent", "1", *SETTING, "--model", "anthropic", "--steps", "2", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(pkb_arena("agent", "1", *SETTING, "--model", "anthropic", "--steps", "2", "--json"))
     assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
     first, second = (part["content"] for part in models.seen[1].body["messages"][-1]["content"])
     assert "COMPILE_ERROR" in first
@@ -199,8 +194,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
     models.replies = [answer("wrong"), streamed("no", finish="refusal"), answer("pass"), streamed("")]
     given = ("generate", "1", *SETTING, "--model", "openai_responses", "--attempts", "4", "-o", "best.py", "--json")
     done = pkb_arena_scripted(*given)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(done)
     assert [attempt["outcome"] for attempt in said["attempts"]] == ["kernel", "refusal", "kernel", "empty"]
     assert said["pass_at"] == {"1": 0.25, "2": 0.5, "3": 0.75, "4": 1.0}
     assert said["best"] == 3
@@ -215,8 +209,7 @@ def test_right_kernels_are_judged_at_requested_other_sizes(
     models.replies = [answer("wrong"), answer("pass"), answer("pass")]
     given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
     done = pkb_arena_scripted(*given, "--attempts", "2", "--json")
-    assert done.returncode == 0, done.stderr
-    wrong, right = (attempt["report"] for attempt in json.loads(done.stdout)["attempts"])
+    wrong, right = (attempt["report"] for attempt in answer_of(done)["attempts"])
     assert "other_sizes" not in wrong
     assert [other["verdict"] for other in right["other_sizes"]] == ["PASS"] * 3
     assert "other setting 3 of 3" in done.stderr
@@ -263,8 +256,7 @@ def test_model_starts_from_kernel_and_races_it(
     models.replies = [answer("pass")]
     given = ("generate", "1", *SETTING[:-1], "1", "--model", "anthropic", "--json", "--from")
     done = pkb_arena_scripted(*given, "slow.py")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)["origin"]
+    said = answer_of(done)["origin"]
     assert (said["kernel"], said["report"]["verdict"], said["report"]["rival"]["verdict"]) == (
         "slow.py",
         "PASS",

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from damage import flips
 from fixed_examples import examples
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_runs import SETTING, cell_result, ran, record
@@ -168,9 +168,7 @@ def test_another_arena_shows_it_as_from_elsewhere(
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     there = tmp_path / "there"
     monkeypatch.setenv("PKB_ARENA_HOME", str(there))
-    done = pkb_arena("import", str(tmp_path / "b"), "--json")
-    assert done.returncode == 0, done.stderr
-    (name,) = json.loads(done.stdout)["sweeps"]
+    (name,) = answer_of(pkb_arena("import", str(tmp_path / "b"), "--json"))["sweeps"]
     board = pkb_arena("board").stdout
     assert f"from elsewhere ({name})" in board
     assert "file:mine" in board

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from waiting import comes_true
 
 from arena.cli.profile import lane
@@ -187,8 +187,7 @@ def solution(tensor):
 def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
     done = pkb_arena("profile", "1", "late.py", "--device", "cpu", "--world", "2", "--trace", "late.json", "--json")
-    assert done.returncode == 0, done.stderr
-    assert all(each["plain_us"] > 0 for each in json.loads(done.stdout)["ranks"])
+    assert all(each["plain_us"] > 0 for each in answer_of(done)["ranks"])
     ranks = json.loads(done.stdout)["ranks"]
     assert ranks[0]["diagnosis"].startswith("waits for rank 1")
     assert ranks[1]["diagnosis"].startswith("outside torch")
@@ -226,8 +225,7 @@ def solution(tensor):
 def test_compiled_cpp_is_named_with_its_barriers(pkb_arena: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "cpp.py").write_text(CPP)
     done = pkb_arena("profile", "1", "cpp.py", "--device", "cpu", "--world", "2", "--trace", "cpp.json", "--json")
-    assert done.returncode == 0, done.stderr
-    for rank in json.loads(done.stdout)["ranks"]:
+    for rank in answer_of(done)["ranks"]:
         assert rank["largest_op"] == "C++ total"
         assert rank["waits"] == 2
     names = {event["name"] for event in json.loads((tmp_path / "cpp.json").read_text())["traceEvents"]}

@@ -1,6 +1,5 @@
 """The wheel: it contains every tracked file, and judges a kernel in an environment of its own."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from forked_programs import answer_of
 from waiting import PATIENCE_S
 
 import arena
@@ -76,9 +76,7 @@ def test_environment_that_has_wheel_judges_kernel(wheel: Path, tmp_path: Path) -
     ).stdout
     assert Path(where).is_relative_to(tmp_path / "env")
     kernel = ("1", "baseline", "--device", "cpu", "--rounds", "0")
-    done = run(bin_folder, "run", *kernel, "--json", python_path=needs)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "PASS"
+    assert answer_of(run(bin_folder, "run", *kernel, "--json", python_path=needs))["verdict"] == "PASS"
     assert (tmp_path / "env" / "share" / "man" / "man1" / "pkb-arena.1").is_file()
 
 
@@ -87,6 +85,4 @@ def test_environment_that_has_wheel_judges_kernel(wheel: Path, tmp_path: Path) -
 def test_pip_finds_everything_that_the_wheel_needs(wheel: Path, tmp_path: Path, small_budget: None) -> None:
     bin_folder = environment(tmp_path / "env")
     install(bin_folder, str(wheel))
-    done = run(bin_folder, "run", "1", "baseline", "--device", "cpu", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "PASS"
+    assert answer_of(run(bin_folder, "run", "1", "baseline", "--device", "cpu", "--json"))["verdict"] == "PASS"

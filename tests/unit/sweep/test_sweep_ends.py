@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, answer_of
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
@@ -67,8 +67,7 @@ def test_answers_of_model_are_judged_without_key(
         *("--name", "c", "--json"),
     )
     done = pkb_arena_scripted(*command)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = answer_of(done)
     assert (said["whole"], said["done"]) == (True, 3)
     assert sorted(str(line["verdict"]) for line in lines(home, "result")) == ["NO_KERNEL", "NO_KERNEL", "WRONG_RESULT"]
     assert said["scores"][0]["usd"] == pytest.approx(3 * (100 * 1.0 + 50 * 10.0) / 1e6)
@@ -223,8 +222,7 @@ def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
         process.communicate()
         psutil.wait_procs(below, timeout=30)
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["whole"]
+    assert answer_of(done)["whole"]
     keys = [result["key"] for result in results(home)]
     assert len(keys) == len(set(keys)) == 6
     assert "Traceback" not in done.stderr
