@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from arena.records.index import Store
 from arena.settings import Settings, save_settings
 from arena.workspace.kernels import KernelLocks, Workspace
 from problems.catalogue import load_catalogue
+from sandbox.machine.processes import runs
 from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict
 
@@ -105,16 +105,6 @@ def app(kernel: Path, tmp_path: Path) -> Iterator[App]:
     end(app.process)
 
 
-def alive(pids: list[int]) -> list[int]:
-    """The processes that exist and are no zombies. A process that ends loses its environment before its files."""
-    found = []
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
-    return found
-
-
 def can_be_locked(workspace: Path) -> bool:
     """Whether the kernels can be locked. Right after a kill, a zombie's last threads may still hold the lock."""
     locks = KernelLocks(workspace)
@@ -170,7 +160,7 @@ def test_killed_app_leaves_no_process_and_whole_journals(app: App, kernel: Path,
     started = app.processes()
     assert app.process.pid in started
     app.process.kill(signal.SIGKILL)
-    app.until(lambda: not app.processes() and not alive(started), "processes are left")
+    app.until(lambda: not app.processes() and not any(map(runs, started)), "processes are left")
     journals_open(paths)
     app.until(lambda: can_be_locked(paths.workspace), "the workspace stays locked")
 
@@ -182,7 +172,7 @@ def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, numb
     (referee,) = app.referees()
     worlds = app.processes("sandbox.rank.")
     os.kill(referee, signal.SIGKILL)
-    app.until(lambda: not alive([referee, *worlds]), "its worlds are left")
+    app.until(lambda: not any(map(runs, [referee, *worlds])), "its worlds are left")
     source = save(kernel, 1000)
     app.until(lambda: (source, Verdict.PASS) in journals_open(paths), "no verdict after the referee was killed")
     assert app.referees() not in ([], [referee])

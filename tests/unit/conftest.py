@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,23 @@ from scripted_referee import COMMAND
 
 from arena.models import stream as streaming
 from arena.paths import Paths
+from arena.runs.engine import Engine
 from arena.settings import ModelSettings, Settings, save_settings
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+
+
+@pytest.fixture
+async def engine(paths: Paths) -> AsyncIterator[Engine]:
+    """An engine with the scripted referee."""
+    async with Engine(paths, command=COMMAND) as engine:
+        yield engine
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """The problem that most tests take."""
+    return load_catalogue().find("13")
 
 
 @pytest.fixture

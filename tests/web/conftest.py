@@ -14,6 +14,8 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout
 from waiting import PATIENCE_S, comes_true
 
+from sandbox.machine.processes import runs
+
 HERE = Path(__file__).parent
 LINES, COLUMNS = 40, 120
 
@@ -90,20 +92,13 @@ def serve() -> Callable[..., Any]:
             process.terminate()
             async with asyncio.timeout(PATIENCE_S):
                 assert await process.wait() == 128 + 15
-            await comes_true(lambda: not [each for each in family if alive(each)])
+            await comes_true(lambda: not any(runs(each.pid) for each in family))
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
 
     return served
-
-
-def alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture

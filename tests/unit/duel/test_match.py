@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from scripted_referee import COMMAND
 from waiting import comes_true
 
 from arena.duel.card import abandoned_words
@@ -90,12 +89,6 @@ class Fails(Player):
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
         raise PlayerFailed("no answer from the provider", "try later")
-
-
-@pytest.fixture
-async def engine(paths: Paths) -> AsyncIterator[Engine]:
-    async with Engine(paths, command=COMMAND) as engine:
-        yield engine
 
 
 @pytest.fixture

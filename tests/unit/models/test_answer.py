@@ -8,11 +8,6 @@ from arena.models.conversation import Finish
 from arena.players.feedback import fenced_kernel
 from sandbox.protocol.kernel_files import Kernel
 
-
-def kernel_source(text: str) -> str:
-    return kernel_of(text).source
-
-
 WHOLE = "import torch\n\n\ndef solution(x):\n    return x\n"
 
 
@@ -28,18 +23,18 @@ def test_blocks_that_kernel_needs_are_joined_in_order() -> None:
     solution = "def solution(x):\n    return torch.add(x, SOURCE)\n"
     parts = block("import torch\n") + "then\n" + block("SOURCE = 1\n", "py")
     unused = block("import math\nx = math.pi\n")
-    assert kernel_source(parts + unused + block(solution)) == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
+    assert kernel_of(parts + unused + block(solution)).source == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
 
 
 def test_longer_fences_and_tildes_hold_shorter_ones() -> None:
     inner = 'DOC = """\n```\nnot the end\n```\n"""\n\n\ndef solution(x):\n    return x\n'
-    assert kernel_source(block(inner, fence="````")) == inner
-    assert kernel_source(block(inner, fence="~~~")) == inner
+    assert kernel_of(block(inner, fence="````")).source == inner
+    assert kernel_of(block(inner, fence="~~~")).source == inner
 
 
 @pytest.mark.parametrize("line", ["~" * 100_000 + "`", "~~~ " * 25_000 + "`", "a" + " " * 100_000 + "b"])
 def test_a_long_line_is_read_at_once(line: str) -> None:
-    assert kernel_source(line + "\n" + block(WHOLE)) == WHOLE
+    assert kernel_of(line + "\n" + block(WHOLE)).source == WHOLE
     assert blocks_of(f"```python\n{WHOLE}```{line}\n")[0].text.startswith(WHOLE)
 
 
@@ -50,7 +45,7 @@ def test_an_open_fence_is_known_as_open() -> None:
 @pytest.mark.parametrize("cut", range(12, len(WHOLE)))
 def test_a_continuation_fits_wherever_the_answer_was_cut(cut: int) -> None:
     whole = block(WHOLE)
-    assert kernel_source(join_continuation(whole[:cut], whole[cut:])) == WHOLE
+    assert kernel_of(join_continuation(whole[:cut], whole[cut:])).source == WHOLE
 
 
 @pytest.mark.parametrize("repeated", ["    return x\n", "def solution(x):\n    return x\n"])

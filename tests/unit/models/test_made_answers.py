@@ -12,11 +12,6 @@ from hypothesis import strategies as st
 from arena.models.answer import has_whole_kernel, join_continuation, kernel_of, whole_kernel
 from arena.models.fences import blocks_of
 
-
-def kernel_source(text: str) -> str:
-    return kernel_of(text).source
-
-
 IMPORTS = "import torch\n"
 REST = 'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
 KERNEL = IMPORTS + "\n\n" + REST
@@ -50,7 +45,7 @@ def made(text: str) -> str:
     ],
 )
 def test_the_kernel_of_a_made_answer(text: str, expected: str) -> None:
-    assert kernel_source(text).replace("\r\n", "\n") == expected
+    assert kernel_of(text).source.replace("\r\n", "\n") == expected
 
 
 @pytest.mark.parametrize(
@@ -67,16 +62,16 @@ def test_the_kernel_of_a_made_answer(text: str, expected: str) -> None:
 def test_what_continues_an_answer_may_say_so(said: str) -> None:
     for cut, fence in itertools.product(["def sol", "return 2 * a\n", "    return "], ["", "```python\n", "```\n"]):
         place = FENCED.index(cut) + len(cut)
-        assert kernel_source(join_continuation(FENCED[:place], said + fence + FENCED[place:])) == KERNEL
+        assert kernel_of(join_continuation(FENCED[:place], said + fence + FENCED[place:])).source == KERNEL
 
 
 def test_an_answer_that_begins_again_says_so_first() -> None:
     again = "Continuing from where I stopped would be long; the whole file:\n\n" + FENCED
-    assert kernel_source(join_continuation(FENCED[:50], again)) == KERNEL
+    assert kernel_of(join_continuation(FENCED[:50], again)).source == KERNEL
 
 
 def test_fence_closing_cut_text_opens_no_block() -> None:
-    assert kernel_source(join_continuation(FENCED[:-4], "```\nIt adds.\n")) == KERNEL
+    assert kernel_of(join_continuation(FENCED[:-4], "```\nIt adds.\n")).source == KERNEL
 
 
 def test_draft_in_open_thought_is_no_answer() -> None:
@@ -97,7 +92,7 @@ MARKUP = st.lists(
 
 @given(MARKUP)
 def test_every_markup_is_read(text: str) -> None:
-    kernel_source(text)
+    kernel_of(text)
     has_whole_kernel(text)
     assert all(block.closed for block in blocks_of(text)[:-1])
 
@@ -109,7 +104,7 @@ WORDS = st.text(st.characters(exclude_characters="`~<>", exclude_categories=["C"
 def test_words_around_a_kernel_change_nothing(before: str, after: str, think: bool) -> None:
     thought = f"<think>{before}</think>\n" if think else ""
     text = f"{thought}{before}\n```python\n{KERNEL}```\n{after}"
-    assert kernel_source(text) == KERNEL
+    assert kernel_of(text).source == KERNEL
     assert has_whole_kernel(text)
 
 

@@ -181,10 +181,6 @@ async def test_an_account_without_credit_is_not_asked_again(model_server: ModelS
     assert len(model_server.seen) == 1
 
 
-def kernel_source(text: str) -> str:
-    return kernel_of(text).source
-
-
 CATALOGUE = load_catalogue()
 
 
@@ -195,14 +191,14 @@ def test_stand_in_answers_with_kernel_despite_example(name: str, paths: Paths) -
     prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)
     assert prompt.shots == 1
     whole = str(prompt)
-    right = kernel_source(answer(whole, able=0.6, drawn=0.59))
+    right = kernel_of(answer(whole, able=0.6, drawn=0.59)).source
     assert right.strip() == (problem.house_source or problem.baseline_source).strip()
     in_words, unreadable, twice_the_result = (answer(whole, able=0.6, drawn=drawn) for drawn in (0.6, 0.7, 0.85))
     assert "```" not in in_words
     with pytest.raises(SyntaxError):
-        compile(kernel_source(unreadable), "kernel.py", "exec")
+        compile(kernel_of(unreadable).source, "kernel.py", "exec")
     assert problem.baseline_source.strip() in twice_the_result
-    assert kernel_source(twice_the_result).strip() != problem.baseline_source.strip()
+    assert kernel_of(twice_the_result).source.strip() != problem.baseline_source.strip()
 
 
 def test_answer_comes_whole_unless_a_stream_is_asked() -> None:

@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -58,24 +57,10 @@ def request(source: str) -> RunRequest:
     return RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="kernel.py", source=source)
 
 
-@pytest.fixture
-async def engine(paths: Paths) -> AsyncIterator[Engine]:
-    async with Engine(paths, command=COMMAND) as engine:
-        yield engine
-
-
 async def verdict(engine: Engine, source: str) -> Verdict:
     end = await (await engine.judge(request(source))).end()
     assert isinstance(end, Finished)
     return end.result.verdict
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Paths) -> None:
@@ -330,7 +315,8 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
     pid = engine._referee.pid
     await engine.close()
     assert isinstance(await run.end(), Cancelled)
-    assert not alive(pid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
     await engine.close()
 
 

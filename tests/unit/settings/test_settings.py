@@ -22,7 +22,6 @@ from arena.settings import (
     setting_fields,
     theme_names,
 )
-from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from screens.themes import load_themes
 
@@ -187,11 +186,6 @@ def test_a_message_says_what_a_value_must_be(values: dict[str, object], said: st
 
 
 CPU = Settings(device="cpu")
-
-
-@pytest.fixture
-def problem() -> Problem:
-    return load_catalogue().find("13")
 
 
 def with_worlds(problem: Problem, worlds: list[int]) -> Problem:

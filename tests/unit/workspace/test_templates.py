@@ -13,11 +13,6 @@ from problems.catalogue import load_catalogue
 from problems.specification import Problem, find_solution
 
 
-@pytest.fixture
-def problem() -> Problem:
-    return load_catalogue().find("13")
-
-
 @pytest.mark.parametrize("template", template_names())
 def test_starter_has_baselines_parameters_and_names_its_problem(problem: Problem, template: str) -> None:
     text = starter(problem, template)

@@ -12,7 +12,6 @@ from arena.errors import FolderUnwritable, KernelsLocked, UsageError
 from arena.paths import write_atomically
 from arena.workspace.kernel_folder import plain, with_line_ends
 from arena.workspace.kernels import KernelLocks, Workspace, content_hash, read_kernel
-from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 
@@ -20,11 +19,6 @@ from sandbox.protocol.kernel_files import Kernel
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "workspace")
-
-
-@pytest.fixture
-def problem() -> Problem:
-    return load_catalogue().find("13")
 
 
 def test_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem: Problem) -> None:
