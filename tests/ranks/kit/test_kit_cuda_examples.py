@@ -3,7 +3,6 @@
 import re
 import shutil
 import sys
-import time
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +11,7 @@ from typing import Any
 import cuda_on_cpu as emulation
 import pytest
 import torch
-from exact_collectives import drawn, expected_result
+from exact_collectives import check_calls, check_products
 
 import sandbox.kit
 from sandbox.kit import symm
@@ -74,34 +73,13 @@ def _example(name: str) -> ModuleType:
     return emulation.as_on_gpus(re.sub(r", (256|512)\]", ", 32]", text), name)
 
 
-def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
-    kept = None
-    for turn in range(turns):
-        everybody = [drawn(shape, dtype, source, turn) for source in range(world)]
-        x = everybody[rank].clone()
-        if turn % world == rank:
-            time.sleep(0.002)  # the other ranks are in their next call
-        if kept is not None:
-            assert torch.equal(*kept), (kernel.__name__, turn)  # valid until this rank's next call
-        got = kernel.solution(x)
-        expected = expected_result(collective, torch.stack(everybody).double(), rank)
-        where = (kernel.__name__, dtype, shape, turn)
-        assert (got.dtype, got.shape) == (dtype, expected.shape), where
-        assert torch.equal(x, everybody[rank]), where
-        kept = got, got.clone()
-        if collective in ("all_gather", "all_to_all"):
-            assert torch.equal(got.double(), expected), where
-        error = (got.double() - expected).abs() / (expected.abs() + 1)
-        assert error.max() < (2**-8 if dtype is torch.bfloat16 else 1e-6), where
-
-
 def run_collectives(rank: int, world: int) -> None:
     for name, collective in COLLECTIVES.items():
         kernel = _example(name)
         for dtype in (torch.float32, torch.bfloat16):
             for shape in ((world, 1, 1), (world * 3, 5), (world, 64, 33), (world * 8, 128)):
-                _check(kernel, collective, shape, dtype, rank, world)
-    _check(_example(ONE_SHOT), "all_reduce", (world * 3, 20), torch.bfloat16, rank, world)
+                check_calls(kernel, collective, shape, dtype, rank, world, TURNS)
+    check_calls(_example(ONE_SHOT), "all_reduce", (world * 3, 20), torch.bfloat16, rank, world, TURNS)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
@@ -114,7 +92,7 @@ def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
     for name, collective in COLLECTIVES.items():
         kernel = _example(name)
         kernel.BLOCKS = blocks
-        _check(kernel, collective, (world * rows, 2051), torch.bfloat16, rank, world, turns=2)
+        check_calls(kernel, collective, (world * rows, 2051), torch.bfloat16, rank, world, 2)
 
 
 @pytest.mark.slow
@@ -129,19 +107,13 @@ def run_gemms(rank: int, world: int) -> None:
     for name in GEMMS:
         kernel = _example(name)
         kernel.SMALLEST = 1024  # so that even small products are split into chunks
-        for dtype, (m, n, k) in (
+        for dtype, sizes in (
             (torch.float32, (37, 29, 16)),
             (torch.float32, (64, 24, 8)),
             (torch.bfloat16, (5, 3, 64)),
             (torch.bfloat16, (96, 40, 16)),
         ):
-            for turn in range(TURNS):
-                left = [drawn((m, k), dtype, source, turn) for source in range(world)]
-                right = [drawn((k, n), dtype, source + 500, turn) for source in range(world)]
-                got = kernel.solution(left[rank], right[rank])
-                exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
-                assert (got.dtype, got.shape) == (dtype, (m, n))
-                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), (name, m, n)
+            check_products(kernel, dtype, sizes, rank, world, TURNS)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

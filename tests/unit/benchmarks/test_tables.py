@@ -18,7 +18,7 @@ from benchmarks.tables import backends
 from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
 from benchmarks.tables.gpu_runs import KERNEL_TABLE, conclude, rows_of
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
+from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
@@ -133,23 +133,6 @@ def test_a_row_says_how_much_was_measured():
     assert (rows[0].preset, rows[0].device) == ("tiny", "cpu")
 
 
-def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = None) -> RunRow:
-    """A run of problem 13 on four ranks."""
-    return RunRow(
-        id=13,
-        problem="gemm_allreduce",
-        size="production",
-        sizes={},
-        world=4,
-        dtype="bfloat16",
-        kernel=kernel,
-        verdict=verdict,
-        outcome=outcome,
-        speedup=speedup,
-        baseline_us=Microseconds(call=40.0, device=None) if verdict == "PASS" else None,
-    )
-
-
 def test_three_harness_errors_in_a_row_end_it():
     judge = MadeJudge(*[result(Verdict.HARNESS_ERROR, "no GPUs left")] * 3)
     told: list[str] = []
@@ -157,18 +140,6 @@ def test_three_harness_errors_in_a_row_end_it():
         asyncio.run(rows_of(judge, [planned(BASELINE)] * 5, 9, told.append, rows := []))
     assert len(told) == 4
     assert len(rows) == 3  # these rows can still be printed
-
-
-def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> RunRow:
-    median, low, high = call
-    speedup = Speedup(call=Interval(median, low, high), device=Interval(1.001, 0.99, 1.01))
-    return row("baseline", verdict, outcome, speedup if verdict == "PASS" else None)
-
-
-def test_baseline_that_is_faster_than_itself_is_fault():
-    assert itself("faster", (1.1, 1.05, 1.2)).fault
-    assert itself("", (0, 0, 0), verdict="TIMEOUT").fault
-    assert not itself("slower", (0.95, 0.93, 0.98)).fault
 
 
 def test_backend_examples_are_planned_at_every_preset():
