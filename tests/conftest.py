@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import COMMAND_LINE, CommandLine, Forked, read_problems_once
+from forked_programs import COMMAND_LINE, CommandLine, Forked, read_problems_once, search_path
 from model_server import ModelServer
 from no_jail import no_jail
 from shared_referee import SharedReferee
 from waiting import PATIENCE_S
 
-import arena
 from arena.cli import COMMANDS
 from arena.machine.facts import is_jail
 from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
-ROOT = Path(arena.__file__).resolve().parent.parent
 
 # A job that a script starts in the background ignores SIGINT, and so would all programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,12 +45,6 @@ def pytest_collection_finish() -> None:
     """Excludes all imported objects from garbage collection, because they stay until the end."""
     gc.enable()
     gc.freeze()
-
-
-def search_path() -> str:
-    """PYTHONPATH for subprocesses in other folders: this checkout, then the folders that PYTHONPATH has now."""
-    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join([str(ROOT), *(folder for folder in before if folder not in ("", str(ROOT)))])
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +86,7 @@ def jail() -> None:
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
     modules = ["screens.main", *(f"arena.cli.{where.partition(':')[0]}" for where, _ in COMMANDS.values())]
-    forked = Forked(modules, os.environ | {"PYTHONPATH": search_path()})
+    forked = Forked(modules, os.environ)
     yield forked
     forked.close()
 

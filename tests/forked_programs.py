@@ -43,6 +43,13 @@ def read_problems_once() -> None:
     catalogue.load_catalogue()
 
 
+def search_path() -> str:
+    """PYTHONPATH for subprocesses in other folders: this checkout, then the folders that PYTHONPATH has now."""
+    root = str(Path(__file__).parents[1])
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([root, *(folder for folder in before if folder not in ("", root))])
+
+
 def answer_of(done: "subprocess.CompletedProcess[str]") -> Any:
     """Returns what a command printed as JSON. It must have succeeded."""
     assert done.returncode == 0, done.stderr
@@ -60,7 +67,7 @@ class Forked:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                env={**environment, "PYTHONPATH": search_path()},
                 pass_fds=[theirs.fileno()],
             )
 

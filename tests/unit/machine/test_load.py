@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from waiting import eventually
 
 from sandbox.machine import processes
+from sandbox.machine.scheduling import sessions_are_groups
 
 BURNS = """
 import os, time
@@ -79,3 +82,34 @@ def test_a_lower_priority_is_a_choice() -> None:
         for process in (lowered, batch):
             process.kill()
             process.wait()
+
+
+def test_only_handled_signals_are_said_to_be_handled() -> None:
+    handled = signal.SIGRTMIN + 2
+    before = signal.signal(handled, lambda *_: None)
+    try:
+        assert [processes.handles(os.getpid(), handled + more) for more in (-1, 0, 1)] == [False, True, False]
+    finally:
+        signal.signal(handled, before)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "cgroup", "weight", "groups"),
+    [
+        ("1", "0::/\n", False, True),
+        ("0", "0::/\n", False, False),
+        ("1", "0::/user.slice\n", False, False),
+        ("1", "4:memory:/user\n3:cpu,cpuacct:/\n", False, True),
+        ("1", "3:cpu,cpuacct:/user\n", False, False),
+        ("1", "0::/\n", True, False),
+    ],
+)
+def test_sessions_share_cores_without_control_group(
+    tmp_path: Path, enabled: str, cgroup: str, weight: bool, groups: bool
+) -> None:
+    for name, text in (("sys/kernel/sched_autogroup_enabled", enabled), ("self/cgroup", cgroup)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if weight:
+        (tmp_path / "cpu.weight").touch()
+    assert sessions_are_groups(tmp_path, tmp_path) == groups
