@@ -58,7 +58,7 @@ def test_interval_allows_one_wrong_run_in_hundred():
     assert conclude([itself("faster"), itself("slower"), *[itself("even")] * 198]).sound
 
 
-def test_failed_or_faster_run_is_fault_and_refused_one_not():
+def test_failed_or_faster_run_is_fault_unless_refused():
     assert not conclude([itself("", verdict="CRASH")]).sound
     assert itself("", verdict="TIMEOUT").fault
     assert itself("faster", (1.1, 1.05, 1.2)).fault
