@@ -22,7 +22,8 @@ from screens.widgets.tables import FilterInput
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 _VIM = (
     "With the setting `vim`, the editor has vim's keys: counts, motions, text objects, operators, `.`, visual mode, `/` "
-    "for plain text, `:w`. It has no macros, marks, named registers, replace mode or columns (`R`, ctrl+v)."
+    "for plain text, `:w`, `:q`, `:wq`, `:x` and `ZZ`; esc never leaves. "
+    "It has no macros, marks, named registers, replace mode or columns (`R`, ctrl+v)."
 )
 
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")

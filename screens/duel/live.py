@@ -179,7 +179,13 @@ class LiveDuelScreen(DuelScreen):
             after |= {"submit", "give_up"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
-    @on(Editor.SaveAsked)
+    @on(Editor.Asked)
+    def _asked_by_vim(self, event: Editor.Asked) -> None:
+        if event.saves:
+            self.action_submit()
+        if event.leaves:
+            super().action_leave_duel()
+
     def action_submit(self) -> None:
         """Submits the kernel: saves it, because each save is a submission."""
         if self.edits is None:
@@ -228,9 +234,11 @@ class LiveDuelScreen(DuelScreen):
             super().action_share()
 
     def action_leave_duel(self) -> None:
-        if self.edits is not None and self._editor.leave():
-            return
-        super().action_leave_duel()
+        if self.edits is None or not self._editor.leave():
+            if self.edits is not None and self._editor.vim is not None and not self.state.over:
+                self.say(":q leaves")
+            else:
+                super().action_leave_duel()
 
     def may_quit(self) -> bool:
         return self.state.over or self.is_sure("quit", "quits: the duel is not counted")

@@ -191,8 +191,8 @@ class KernelScreen(EditingScreen):
 
     # --- runs ----------------------------------------------------------------------------------------------
 
-    async def _run(self, *, save: bool, on_disk: bool = False) -> None:
-        """Runs the kernel. save: saves the unsaved files first. on_disk: runs the saved texts, not the editors'."""
+    async def _run(self, *, save: bool, on_disk: bool = False, leaves: bool = False) -> None:
+        """Runs the kernel. save: saves the unsaved files first. on_disk: runs the saved texts. leaves: then leaves."""
         self.session.queue()
         self.draw()  # before the file is written and an earlier run has ended
         try:
@@ -200,6 +200,8 @@ class KernelScreen(EditingScreen):
                 await self._save()
             kernel = await self.buffer.current()
             await self.session.run(self.session.kernel if on_disk else kernel, queued=True)
+            if leaves:
+                self.action_problems()
         except ArenaError:
             self.session.unqueue()
             raise
@@ -318,7 +320,7 @@ class KernelScreen(EditingScreen):
             queued = "queued · " if self.session.waited is not None else ""
             return f"{queued}{cancel} {'again' if pressed else 'twice'} cancels"
         if pressed:
-            return f"{cancel} again: problems"
+            return f"{f'{cancel} again' if self.front.vim is None else ':q'}: problems"
         if measuring_on:
             return f"measuring on · {self.key_words('end_measuring')} ends it"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
@@ -337,7 +339,16 @@ class KernelScreen(EditingScreen):
 
     # --- keys ----------------------------------------------------------------------------------------------
 
-    @on(Editor.SaveAsked)
+    @on(Editor.Asked)
+    def _asked_by_vim(self, event: Editor.Asked) -> None:
+        """Saves, leaves, or both. A save runs the kernel, even after this screen."""
+        if not event.saves or (event.leaves and not self.buffer.dirty):
+            self.action_problems()
+        elif not event.leaves:
+            self.action_save()
+        elif self.may_edit():
+            self.start(self._run(save=True, leaves=True), "run")
+
     def action_save(self) -> None:
         if not self.buffer.dirty and self.session.judges(self.buffer.kernel):
             self.say(f"Already running: nothing has changed since. {self.key_words('run')} starts it again")
@@ -397,7 +408,7 @@ class KernelScreen(EditingScreen):
             self.forget_press("cancel")
             if self.session.busy and not self.session.state.measuring_on:
                 self.start(self.session.cancel(), "cancel")
-            else:
+            elif self.front.vim is None:  # who lives in vim presses it out of habit
                 self.action_problems()
         else:
             self.note_press("cancel")

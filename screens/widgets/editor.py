@@ -69,8 +69,12 @@ class Editor(Source):
 
         editor: "Editor"
 
-    class SaveAsked(Message):
-        """Vim's `:w`."""
+    @dataclass
+    class Asked(Message):
+        """Vim's `:w`, `:q` or `:wq`."""
+
+        saves: bool
+        leaves: bool
 
     def __init__(self, *, name: str = MAIN, id: str | None = None) -> None:
         """name: of the file; says its language."""
@@ -206,8 +210,8 @@ class Editor(Source):
             vim.text, vim.cursor = self.text, self._offset_of(min(self.selection))
             vim.cursor = on_character(vim.text, vim.cursor)
         self._show_vim(vim)
-        if asked == "save":
-            self.post_message(self.SaveAsked())
+        if asked in ("save", "leave", "save and leave"):
+            self.post_message(self.Asked("save" in asked, "leave" in asked))
         elif asked == "copy":
             self.app.copy_to_clipboard(vim.registers.text)
         elif asked == "center":
@@ -223,7 +227,9 @@ class Editor(Source):
             behind = common_start(text[start:][::-1], vim.text[start:][::-1])
             ends = place_at(text, start), place_at(text, len(text) - behind)
             self.replace(vim.text[start : len(vim.text) - behind], *ends)
+        x = self.scroll_offset.x
         self.selection = Selection(*(place_at(vim.text, at) for at in vim.selection))
+        self.scroll_to(x if vim.mode == "V-LINE" else self.left, animate=False)  # V-LINE's cursor is at the line's end
         self._vim_shown = self.selection
         self.places(vim.term)
         self.set_class(vim.mode == "INSERT", "-insert")

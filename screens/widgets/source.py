@@ -122,6 +122,12 @@ class Source(TextArea):
         """Moves to the start (-1) or the end (1) of the text. Most editors have keys for this; TextArea has none."""
         self.move_cursor(self.document.start if direction < 0 else self.document.end, select=select)
 
+    @property
+    def left(self) -> int | None:
+        """Where to scroll sideways: to the lines' start if the cursor is visible there, else nowhere."""
+        x, _ = self.wrapped_document.location_to_offset(self.cursor_location)
+        return 0 if x + _CURSOR_CELLS + self.gutter_width <= self.scrollable_content_region.width else None
+
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scrolls to the cursor. center: to the middle row; sideways only if the cursor would not be visible.
 
@@ -131,9 +137,8 @@ class Source(TextArea):
         if not center or not room:
             return super().scroll_cursor_visible(center, animate)
         before = self.scroll_offset
-        x, y = self.wrapped_document.location_to_offset(self.cursor_location)
-        left = 0 if x + _CURSOR_CELLS + self.gutter_width <= room.width else None
-        self.scroll_to(left, max(0, y - room.height // 2), animate=False, force=True, immediate=True)
+        _, y = self.wrapped_document.location_to_offset(self.cursor_location)
+        self.scroll_to(self.left, max(0, y - room.height // 2), animate=False, force=True, immediate=True)
         super().scroll_cursor_visible()
         return self.scroll_offset - before
 

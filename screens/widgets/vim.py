@@ -27,6 +27,8 @@ _OPERATORS = ("d", "c", "y", "<", ">", "gu", "gU", "g~")
 _SHORT = {"x": "dl", "X": "dh", "s": "cl", "S": "cc", "D": "d$", "C": "c$", "Y": "yy"}
 _SELECTED = {"x": "d", "s": "c", "~": "g~", "u": "gu", "U": "gU"}
 _SELECTED_LINES = {"X": "d", "D": "d", "S": "c", "C": "c", "R": "c", "Y": "y"}
+_ASKED = {"u": "undo", "\x12": "redo", "zz": "center", ":w": "save", ":q": "leave"}
+_ASKED |= dict.fromkeys((":wq", ":x", "ZZ"), "save and leave")
 _INCLUSIVE = {*"eE$%ft", "ge", "gE"}
 _LINEWISE = {*"jkG\r-\x04\x15\x06\x02", "gg"}
 _PAIRS = {**dict.fromkeys("()b", "()"), **dict.fromkeys("[]", "[]"), **dict.fromkeys("{}B", "{}")}
@@ -243,7 +245,7 @@ class Vim:
     anchor: int = 0
     """The other end of a selection."""
     asks: tuple[str, int] = ("", 1)
-    """What the editor does then, and how often: "", "undo", "redo", "copy", "save", "center", or refuses that command."""
+    """Of the editor, and how often: "", "copy", one of `_ASKED`, or a command that does not exist."""
     term: str = ""
     """The search term whose matches are to be highlighted."""
     page: int = 20
@@ -517,7 +519,7 @@ class Vim:
         elif line.isdecimal():
             self.cursor = indent_end(self.text, rows_away(self.text, 0, int(line[:9]) - 1))
         else:
-            asked = {"u": "undo", "\x12": "redo", "zz": "center"}.get(what, "save" if line in ("w", "wq", "x") else "")
+            asked = _ASKED.get(f":{line.rstrip('!')}" if line else what)
             self.asks = asked or (what.rstrip("\r") if what[0] in ":mq@'`\"[]Z" else ""), count or 1
 
     def _join(self, times: int) -> None:

@@ -45,6 +45,19 @@ async def test_vim_takes_over_selection_of_mouse(editing) -> None:
         assert (editor.text, editor.mode, editor.selection) == (CODE, "NORMAL", Selection.cursor((0, 0)))
 
 
+async def test_selected_lines_do_not_scroll_sideways(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved(f"x = 1  # {'long ' * 60}\nreturn\n")
+        await pilot.press(*"V")
+        await comes_true(lambda: editor.mode == "V-LINE")
+        await pilot.pause()
+        assert editor.scroll_offset.x == 0
+        await pilot.press(">")
+        await pilot.pause()
+        assert (editor.cursor_location, editor.scroll_offset.x) == ((0, 4), 0)
+
+
 async def test_text_burst_in_normal_mode_is_no_paste(editing) -> None:
     async with editing() as (pilot, editor):
         pilot.app.vim_keys = True
@@ -121,6 +134,19 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text)
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
 
 
+async def test_vim_esc_stays_and_wq_leaves(open_app, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
+        screen = app.screen
+        await until(pilot, lambda: "NORMAL" in screen_text(app))
+        await pilot.press("escape", "escape", "escape")
+        await until(pilot, lambda: ":q: problems" in screen_text(app))
+        await pilot.press(*"ipass", "enter", "escape", *":wq", "enter")
+        await until(pilot, lambda: app.screen is app.picker)
+        assert screen.session.path.read_text().startswith("pass\n")
+        assert screen.session.last_run is not None
+
+
 async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
@@ -134,3 +160,7 @@ async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> 
         assert screen.state.left.last.source == "pass"
         await pilot.press("u", "ctrl+r")
         await until(pilot, lambda: screen.unsaved == "" and screen.panes["left"].text == "pass")
+        await pilot.press("escape", "escape", *":q", "enter")
+        await until(pilot, lambda: screen.was_pressed("leave_duel"))
+        await pilot.press(*":q", "enter")
+        await until(pilot, lambda: app.screen is app.picker)
