@@ -11,9 +11,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from arena.cli.output import complain
+from arena.errors import UsageError
 from arena.paths import Paths, files_in, find_paths
 from arena.setting_choice import Choice, find_problem
 from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
+from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import NAMED
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import PRESETS, Problem
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from arena.records.ranking import Standing
 
 T = TypeVar("T", bound=Callable[..., Any])
-MOST_OFFERED = 50
-"""Number of runs, and of duels, that completion offers."""
+MOST_OFFERED, MOST_NAMED = 50, 5
+"""Number of runs, and of duels, that completion offers; of the user's kernels that an error names."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,25 @@ def complete_dtype(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=complete_problem)
+
+
+def _given(ctx: click.Context, param: click.Parameter, kernel: Path | None) -> Path:
+    """Returns the kernel; if there is none, names the user's own of the problem in a UsageError."""
+    if kernel is None:
+        session = open_session()
+        problem = session.problem(ctx.params["problem"])
+        workspace = Workspace(session.paths.workspace)
+        own = [str(path) for path in workspace.variants(workspace.last_open(problem)) if path.exists()]
+        yours = ", ".join(own[:MOST_NAMED]) or f"a file, as `pkb-arena new {problem.id}` writes"
+        words = " or ".join(["baseline", "house"] if problem.house_source is not None else ["baseline"])
+        raise UsageError(f"KERNEL is missing for {problem.id} {problem.slug}", f"name {yours}; or {words}")
+    return kernel
+
+
 kernel_argument = click.argument(
-    "kernel", metavar="KERNEL", type=click.Path(path_type=Path, readable=False), shell_complete=complete_kernel
-)
+    "kernel", metavar="KERNEL", required=False, callback=_given, shell_complete=complete_kernel,
+    type=click.Path(path_type=Path, readable=False),
+)  # fmt: skip
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -126,6 +126,7 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
     path = Path(pkb_arena("new", "13").stdout.strip())
     assert path.is_relative_to(home / "data" / "workspace")
     assert path.read_text() == load_catalogue().find("13").baseline_source
+    assert str(path) in pkb_arena("run", "13").stderr
 
 
 ALLREDUCE = str(load_catalogue().find("1").folder)
@@ -142,6 +143,7 @@ BAD_USAGE = [
     (["13", "kernel.py", "more.py"], ["unexpected extra argument"]),
     (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
     (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
+    (["run", "13"], ["KERNEL is missing", "`pkb-arena new 13`"]),
     (["run", "13", "nowhere.py"], ["nowhere.py"]),
     (["run", "13", ".."], ["has no kernel.py", "folder"]),
     (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
