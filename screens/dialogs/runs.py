@@ -111,6 +111,13 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """Whether its kernel is the one in the editor."""
         return False
 
+    @property
+    def counted(self) -> str:
+        """ "3 of 4 runs, 1 text not run"."""
+        ran, all_ran = (sum(isinstance(each, RunRecord) for each in rows) for rows in (self.entries, self._all))
+        unrun = len(self.entries) - ran
+        return f"{ran} of {all_ran} runs" + (f", {unrun} text{'s' * (unrun > 1)} not run" if unrun else "")
+
     # --- drawing -------------------------------------------------------------------------------------------
 
     @on(Input.Changed, "#search")
@@ -166,7 +173,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         if isinstance(entry, RunRecord) and entry.voided:
             said = printable(entry.voided.words)
         elif self._all:
-            said = f"{len(self.entries)} of {len(self._all)} runs{self._alike}. Times are medians of a call."
+            said = f"{self.counted}{self._alike}. Times are medians of a call."
         else:
             said = "No results yet."
         self.query_one("#said", PlainStatic).update(said)

@@ -102,8 +102,9 @@ class HistoryScreen(RunsDialog):
                 self.query_one("#said", PlainStatic).update(f"{words} {_KEPT}")
             return
         if self.editors.files and not (isinstance(entry, RunRecord) and entry.voided):
-            found, shown = ("changes of " + self.file, "all files") if self.one_file else ("runs", f"only {self.file}")
-            self.query_one("#said", PlainStatic).update(f"{len(self.entries)} {found}. f shows {shown}.")
+            one = f"{len(self.entries)} changes of {self.file}. f shows all files."
+            all_ = f"{self.counted}. f shows only {self.file}."
+            self.query_one("#said", PlainStatic).update(one if self.one_file else all_)
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:
             source.show(f"# the text of {name} is not in the workspace", MAIN)
@@ -155,7 +156,8 @@ class HistoryScreen(RunsDialog):
             said = figures.verdict_words(entry.verdict) if isinstance(entry, RunRecord) else "not judged yet"
             passed = isinstance(entry, RunRecord) and entry.verdict is Verdict.PASS
             wrong = "" if passed else f"This revision is {said}."
-            doubt = " ".join(filter(None, [wrong, "A run is in progress." if self.session.busy else ""]))
+            same = "It is the text in the editor." if self.is_here(entry) else ""
+            doubt = " ".join(filter(None, [wrong, same, "A run is in progress." if self.session.judging else ""]))
             if doubt and self._sure_of is not entry:
                 self._sure_of = entry
                 self.app.notify(

@@ -205,11 +205,7 @@ class KernelSession:
     @property
     def can_measure_on(self) -> bool:
         """Whether the newest run has ended with a correct kernel."""
-        return (
-            self._request is not None
-            and (not self.busy or self.state.measuring_on)
-            and self.state.verdict is Verdict.PASS
-        )
+        return self._request is not None and not self.judging and self.state.verdict is Verdict.PASS
 
     async def measure_on(self) -> float:
         """Judges the revision of the newest run again in its setting, with a longer budget.
@@ -424,6 +420,11 @@ class KernelSession:
     def busy(self) -> bool:
         """Whether a run is queued or in progress, at other sizes included."""
         return self.waiting_since is not None or self.state.running or self.others.running
+
+    @property
+    def judging(self) -> bool:
+        """Whether it is busy with more than measuring on, which gives way to every run."""
+        return self.busy and not (self.state.measuring_on and self.waiting_since is None)
 
     @property
     def waited(self) -> float | None:

@@ -316,7 +316,7 @@ class KernelScreen(EditingScreen):
     def _note(self) -> str:
         cancel, pressed = self.key_words("cancel"), self.was_pressed("cancel")
         measuring_on = self.session.state.measuring_on
-        if self.session.busy and not measuring_on:
+        if self.session.judging:
             queued = "queued · " if self.session.waited is not None else ""
             return f"{queued}{cancel} {'again' if pressed else 'twice'} cancels"
         if pressed:
@@ -406,7 +406,7 @@ class KernelScreen(EditingScreen):
             self.show_view(self.view if self.view in self.files else KERNEL)
         elif self.was_pressed("cancel"):
             self.forget_press("cancel")
-            if self.session.busy and not self.session.state.measuring_on:
+            if self.session.judging:
                 self.start(self.session.cancel(), "cancel")
             elif self.front.vim is None:  # who lives in vim presses it out of habit
                 self.action_problems()

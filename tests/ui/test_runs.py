@@ -293,6 +293,23 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, un
         assert screen.editor.text == "wait"
 
 
+async def test_timing_against_revision_ends_measuring_on(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        for text in ("pass", "measures"):
+            type_kernel(screen, text)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: screen.session.state.sha256 == content_hash(text) and screen.session.state.told)  # noqa: B023
+        assert screen.session.state.measuring_on
+        await pilot.press("f6")
+        await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
+        at = next(n for n, entry in enumerate(app.screen.entries) if entry.sha256 == content_hash("pass"))
+        app.screen.query_one("#runs").move_cursor(row=at)
+        await pilot.pause()
+        await pilot.press("t")
+        await until(pilot, lambda: app.screen is screen and screen.session._judged.versus is not None)
+
+
 async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "typed, and never run")
