@@ -16,9 +16,6 @@ from screens.dialogs import Dialog, T, field
 from screens.dialogs.questions import Question
 from screens.widgets.text_lines import PlainStatic
 
-TYPED_WITHIN_S = 1.5
-"""Letters typed within this time belong to one name."""
-
 
 class NamesDialog(Dialog[T | None]):
     """Dismisses with what `answer` returns."""
@@ -39,14 +36,13 @@ class NamesDialog(Dialog[T | None]):
         super().__init__()
         self._title, self._names, self._here, self._example, self._do = title, names, here, example, answer
         self._deletes = "^x deletes · " * deletes
-        self._typed, self._typed_at = "", 0.0
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter opens or adds · ^r renames · {self._deletes}esc"):
             marks = {self._here: "in the editor"}
             rows = ((f"{name:<34} ", (marks.get(name, ""), "$accent")) for name in self._names)
             yield OptionList(*(Option(Content.assemble(*row)) for row in rows))
-            yield field("new name", Input(placeholder=self._example, compact=True), "below")
+            yield field("new name", Input(placeholder=self._example, compact=True, select_on_focus=False), "below")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
@@ -56,17 +52,15 @@ class NamesDialog(Dialog[T | None]):
         (names if len(self._names) > 1 or self._here in self._names[1:] else self.query_one(Input)).focus()
 
     def on_key(self, event: Key) -> None:
-        """Goes to the name that begins with what is typed in the list, and from its end to the field and back."""
+        """Types letters into the field, and goes from the list's end to the field and back."""
         names, typed = self.query_one(OptionList), self.query_one(Input)
         if event.key == "up" and typed.has_focus and names.display:
             names.focus()
         elif event.key == "down" and names.has_focus and names.highlighted == len(self._names) - 1:
             typed.focus()
-        elif names.has_focus and event.character and (event.character.isalnum() or event.character in "._-/"):
-            self._typed = (self._typed if event.time - self._typed_at < TYPED_WITHIN_S else "") + event.character
-            self._typed_at = event.time
-            found = (at for at, name in enumerate(self._names) if name.lower().startswith(self._typed.lower()))
-            names.highlighted = next(found, names.highlighted)
+        elif names.has_focus and event.is_printable and event.key not in self.active_bindings:
+            typed.focus()
+            typed.insert_text_at_cursor(event.character or "")
         else:
             return
         event.stop()
@@ -76,8 +70,10 @@ class NamesDialog(Dialog[T | None]):
         self.action_answer("open")
 
     @on(Input.Submitted)
-    def _add(self) -> None:
-        self.action_answer("add")
+    def _add(self, event: Input.Submitted) -> None:
+        if (name := event.value.strip()) in self._names:
+            self.query_one(OptionList).highlighted = self._names.index(name)
+        self.action_answer("open" if name in self._names else "add")
 
     def action_answer(self, what: str) -> None:
         """Does it, or shows why it cannot be done."""
