@@ -190,6 +190,8 @@ class ArenaApp(TerminalApp):
         try:
             services.settings = replace(load_settings(services.paths), **changed)  # others may have edited the file
             save_settings(services.settings, services.paths)
+            if before is not None:
+                self.notify("Settings saved.", timeout=3)
         except ArenaError as error:
             self.notify(error.one_line, severity="error", timeout=10, markup=False)
         self.show_theme()

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import Key
 from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
@@ -84,6 +85,8 @@ class Dialog(ModalScreen[ScreenResultType]):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
     """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
+    SEARCHES: ClassVar[bool] = False
+    """Whether letters begin a search."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *map(on_the_app, bindings("everywhere")),
         Binding("escape", "back", "back"),
@@ -128,6 +131,12 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()
+
+    def on_key(self, event: Key) -> None:
+        """Begins a search with a letter that is no key of the dialog, and that the focused widget does not take."""
+        if self.SEARCHES and event.is_printable and event.key not in self.active_bindings:
+            self.action_filter()
+            self.query_one(FilterInput).insert_text_at_cursor(event.character or "")
 
     def action_back(self) -> None:
         """Closes the filter if it is open, else the dialog."""

@@ -168,6 +168,7 @@ def terms_on(shown: str) -> str:
 class HelpScreen(Reader):
     """The help page."""
 
+    SEARCHES = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "filter", "search")]
 
     def __init__(self, pages: Sequence[str]) -> None:
@@ -176,7 +177,7 @@ class HelpScreen(Reader):
     def on_mount(self) -> None:
         page = self.query_one(VerticalScroll)
         page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
-        page.border_subtitle = f"/ search · {self.key_words('help')} keys beside it · esc back"
+        page.border_subtitle = f"letters search · {self.key_words('help')} keys beside it · esc back"
 
     async def _mount_the_rest(self) -> None:
         await super()._mount_the_rest()

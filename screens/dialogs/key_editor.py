@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
@@ -17,6 +17,7 @@ from screens.app_protocol import dismiss_in_front
 from screens.dialogs import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
+from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import PlainStatic, follow_width
 
 _MARK, _KEY, _TITLE = 2, 12, 15
@@ -55,8 +56,10 @@ class KeyEditor(Dialog[dict[str, str] | None]):
     """Dismisses with the keymap: the keys that differ from the usual ones. It never saves two actions with one key."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("key_editor.tcss")]
+    SEARCHES = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "save", priority=True),
+        Binding("slash", "filter", "search"),
         Binding("backspace,delete", "reset", "usual key"),
         Binding("ctrl+r", "reset_all", "all usual keys"),
     ]
@@ -69,20 +72,15 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._dropped = sorted(set(keymap) - names)
 
     def compose(self) -> ComposeResult:
-        with self.frame("Keys", "enter changes · ⌫ resets · ^r all · ^s saves · esc", classes="large"):
+        with self.frame("Keys", "enter changes · ⌫ resets · / search · ^s saves · esc", classes="large"):
+            yield FilterInput("words of an action", id="search", of="#actions")
             yield OptionList(id="actions")
             yield PlainStatic("", id="sentence")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
         actions = self.query_one("#actions", OptionList)
-        for number, (scope, place) in enumerate(SCOPE_WORDS.items()):
-            if number:
-                actions.add_option(Option("", disabled=True))
-            actions.add_option(Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True))
-            actions.add_options(
-                Option(self._line(action), id=action.name) for action in ACTIONS if action.scope == scope
-            )
+        self._show()
         actions.highlighted = 1
         actions.focus()
         follow_width(actions, self._show)
@@ -100,10 +98,20 @@ class KeyEditor(Dialog[dict[str, str] | None]):
             (cut(action.help, room) if room >= _LEAST_HELP else "", "$muted"),
         )
 
+    @on(Input.Changed)
     def _show(self) -> None:
-        actions = self.query_one("#actions", OptionList)
-        for action in ACTIONS:
-            actions.replace_option_prompt(action.name, self._line(action))
+        """Lists the actions that the search leaves, in groups; the cursor keeps its row."""
+        actions, words = self.query_one("#actions", OptionList), self.query_one(FilterInput).words
+        at = actions.highlighted
+        rows: list[Option] = []
+        for scope, place in SCOPE_WORDS.items():
+            here = [action for action in ACTIONS if action.scope == scope]
+            own = [each for each in here if all(word in f"{each.title} {each.help}".lower() for word in words)]
+            head = Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True)
+            rows += [*([Option("", disabled=True)] if rows else []), head] if own else []
+            rows += [Option(self._line(action), id=action.name) for action in own]
+        actions.set_options(rows)
+        actions.highlighted = 1 if words else at
         self._explain()
 
     def _report(self, fault: str = "") -> None:
@@ -176,6 +184,6 @@ class KeyEditor(Dialog[dict[str, str] | None]):
     def action_save(self) -> None:
         if fault := self._clash():
             self.app.bell()
-            self._report(fault)
+            self._report(f"not saved: {fault}")
             return
         self.dismiss(self._keymap)

@@ -15,6 +15,7 @@ from arena.settings import SettingField, Settings, check_settings, setting_field
 from screens.app_protocol import arena_app, ask
 from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
+from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import PlainStatic
 
 AUTOMATIC = "(automatic)"
@@ -23,7 +24,12 @@ AUTOMATIC = "(automatic)"
 class SettingsScreen(Dialog[Settings | None]):
     """Checks every change at once. The key that saves a kernel also saves the settings. Editing the file works, too."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "save", "save", id="save", priority=True)]
+    SEARCHES = True
+    AUTO_FOCUS = CONTROLS = ".setting Input, .setting Select, .setting Button"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", "save", id="save", priority=True),
+        Binding("slash", "filter", "search"),
+    ]
 
     def __init__(self, settings: Settings, themes: list[str], file: str) -> None:
         super().__init__()
@@ -33,8 +39,9 @@ class SettingsScreen(Dialog[Settings | None]):
         """Whether escape was pressed since the last change."""
 
     def compose(self) -> ComposeResult:
-        keys = f"{self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
+        keys = f"/ search · {self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
         with self.frame("Settings", keys, classes="large"):
+            yield FilterInput("words of a setting", id="search", of=self.CONTROLS)
             with VerticalScroll(can_focus=False):
                 for setting in setting_fields():
                     sentence = PlainStatic(_sentence(setting), classes="sentence")
@@ -70,6 +77,13 @@ class SettingsScreen(Dialog[Settings | None]):
     def on_unmount(self) -> None:
         """Shows the theme of the settings again; saving them sets another."""
         arena_app(self).show_theme()
+
+    @on(Input.Changed, "#search")
+    def _search(self) -> None:
+        words = self.query_one(FilterInput).words
+        for setting, shown in zip(setting_fields(), self.query(".setting"), strict=True):
+            told = f"{setting.name} {_sentence(setting)}".lower()
+            shown.display = all(word in told for word in words)
 
     @on(Input.Submitted)
     def _next_field(self) -> None:
@@ -132,7 +146,9 @@ class SettingsScreen(Dialog[Settings | None]):
             self.report(f"file: {self._file}")
 
     def action_back(self) -> None:
-        """Leaves; if something was changed, only on the second press of the key."""
+        """Closes the search, or leaves; if something was changed, only on the second press of the key."""
+        if self.query_one(FilterInput).close():
+            return
         try:
             changed = self._read() != self._settings
         except ArenaError:

@@ -96,8 +96,8 @@ class FilterInput(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down,enter", "to_list", "to the list", show=False)]
 
     def __init__(self, placeholder: str, *, id: str, of: str) -> None:
-        """of: the selector of the list."""
-        super().__init__(placeholder=placeholder, id=id, compact=True)
+        """of: the selector of the list, or of fields; the first one that is displayed gets the focus."""
+        super().__init__(placeholder=placeholder, id=id, compact=True, select_on_focus=False)
         self._of = of
         self.display = False
 
@@ -119,4 +119,5 @@ class FilterInput(Input):
         return was_open
 
     def action_to_list(self) -> None:
-        self.screen.query_one(self._of).focus()
+        found, chain = [*self.screen.query(self._of)], self.screen.focus_chain
+        next((each for each in found if each in chain), found[0]).focus()

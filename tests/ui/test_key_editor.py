@@ -49,6 +49,7 @@ async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, pa
         await until(pilot, lambda: "Also the key of “run”." in screen_text(app))
         await pilot.press("ctrl+s")
         assert app.screen is editor
+        await until(pilot, lambda: "not saved: F5 is" in screen_text(app))
         await pilot.press("backspace")  # restores the usual key
         assert editor._keymap == {}
         await until(pilot, lambda: "Also the key" not in screen_text(app))
@@ -129,6 +130,17 @@ def test_what_is_wrong_with_a_keymap_is_said(keymap: dict[str, str], fault: str)
     said = keymap_fault(keymap)
     assert fault in said
     assert bool(said) == bool(fault)
+
+
+async def test_letters_search_settings_and_actions(open_app, until, screen_text) -> None:
+    async with open_app(size=(100, 30)) as (app, pilot):
+        await pilot.press("f9", *"keymap")
+        await until(pilot, lambda: "theme" not in screen_text(app) and "edit keys" in screen_text(app))
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, KeyEditor) and app.screen.focused is not None)
+        await pilot.press(*"suspe", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, NextKey))
+        assert app.screen._action.name == "suspend"
 
 
 async def test_keymap_written_wrongly_is_named_at_start(open_app, services, until) -> None:
