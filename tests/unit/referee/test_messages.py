@@ -65,6 +65,17 @@ def test_an_order_without_fields_is_a_bare_header():
         assert [messages.receive(theirs) for _ in range(2)] == [(Go(), []), (Go(), [])]
 
 
+def test_order_is_read_in_whatever_pieces_it_comes():
+    mine, theirs = socket.socketpair()
+    with mine, theirs, tempfile.TemporaryFile() as file:
+        header = frames.encode(Go.kind)
+        socket.send_fds(mine, [header[:5]], [file.fileno()])  # a receiver gets no more at once
+        mine.sendall(header[5:])
+        order, fds = messages.receive(theirs)
+        os.close(*fds)
+    assert order == Go()
+
+
 def test_trusted_reply_read_in_whatever_pieces_it_comes():
     figures = OutputError("out", False, False, math.inf, math.nan, 0.0, 0.0, 1e-3, 1e-3, first_wrong=[1, 2])
     reply = [OutputFinding(Verdict.WRONG_RESULT, outputs=[figures])]
