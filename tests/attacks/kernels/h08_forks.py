@@ -10,7 +10,6 @@ try:
     raise RuntimeError("no jail: not tried")
 except OSError:
     pass
-loot = []
 made = 0
 while made < 2000 and dist.get_rank() == 0:
     try:
@@ -19,12 +18,4 @@ while made < 2000 and dist.get_rank() == 0:
         break
     made += 1
 if made == 2000:
-    loot.append("2000 processes")
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+    raise RuntimeError("the attack worked: 2000 processes")

@@ -1,17 +1,14 @@
 # expect: PASS
-"""The same with threads."""
+"""Starts threads until it may not any more, which must be soon."""
 
 import os
 import threading
-
-import torch.distributed as dist
 
 try:
     open("@HOME_CANARY@").close()
     raise RuntimeError("no jail: not tried")
 except OSError:
     pass
-loot = []
 release = threading.Event()
 threading.stack_size(1 << 16)
 made = 0
@@ -21,14 +18,6 @@ while made < 2000:
     except RuntimeError:
         break
     made += 1
-else:
-    loot.append("2000 threads")
 release.set()
-
-
-def solution(tensor):
-    if loot:
-        raise RuntimeError(f"the attack worked: {loot}")
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+if made == 2000:
+    raise RuntimeError("the attack worked: 2000 threads")
