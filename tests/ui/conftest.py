@@ -186,6 +186,17 @@ def type_kernel() -> Callable[[KernelScreen, str], None]:
 
 
 @pytest.fixture
+def save_kernel(type_kernel: Callable[..., None]) -> Callable[[Pilot[None], str], Awaitable[None]]:
+    """Replaces the editor's text and saves it, which runs it."""
+
+    async def saved(pilot: Pilot[None], text: str) -> None:
+        type_kernel(pilot.app.screen, text)
+        await pilot.press("ctrl+s")
+
+    return saved
+
+
+@pytest.fixture
 def screen_text() -> Callable[[ArenaApp], str]:
     """The text on the screen, line by line."""
 

@@ -156,10 +156,9 @@ async def test_program_by_its_path_plays_within_its_limit(open_app, until, scree
         await until(pilot, lambda: "$0.5 each" in screen_text(app))
 
 
-async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, type_kernel, screen_text) -> None:
+async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, save_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         ring = app.screen.session.path.with_name("ring.py")
         app.services.workspace.save(ring, "pass\n# ring")
         problem = app.screen.problem
@@ -189,10 +188,9 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, ty
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
 
 
-async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, type_kernel) -> None:
+async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, save_kernel) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         path = app.screen.session.path
         app.services.workspace.save(path.with_name("ring.py"), "pass\n# ring")
         await pilot.press("f8")

@@ -242,16 +242,14 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         assert app.screen_stack[-2].session.path == path
 
 
-async def test_history_names_other_kernels_and_times_against_one(open_app, until, type_kernel, screen_text) -> None:
+async def test_history_names_other_kernels_and_times_against_one(open_app, until, save_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         store = app.services.store
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
         store.record(replace(store.history(13)[0], run_id="other", kernel_name="wrong.py"))
-        type_kernel(screen, "pass\n# two")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass\n# two")
         await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "wrong.py" in screen_text(app))

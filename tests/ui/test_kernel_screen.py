@@ -209,9 +209,8 @@ async def test_without_tabs_title_says_what_is_not_saved(open_app, until, screen
 KEY = "shift+f8"
 
 
-async def run(app, pilot, type_kernel, until, source: str = "pass") -> None:
-    type_kernel(app.screen, source)
-    await pilot.press("ctrl+s")
+async def run(app, pilot, save_kernel, until, source: str = "pass") -> None:
+    await save_kernel(pilot, source)
     await until(pilot, lambda: app.screen.session.state.result is not None)
 
 

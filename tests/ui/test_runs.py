@@ -43,13 +43,14 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
 
 
-async def test_longer_measuring_judges_same_revision_again(open_app, type_kernel, until, screen_text) -> None:
+async def test_longer_measuring_judges_same_revision_again(
+    open_app, type_kernel, save_kernel, until, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
         await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
-        type_kernel(screen, "budget")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "budget")
         await until(pilot, lambda: result_of(screen))
         await until(pilot, lambda: "to reduce noise: more rounds (ctrl+l)" in screen_text(app))
         type_kernel(screen, "typed since, and not what is measured")
@@ -66,11 +67,10 @@ async def test_longer_measuring_judges_same_revision_again(open_app, type_kernel
         assert screen.session.most_s == 2.5
 
 
-async def test_verdict_is_shown_while_measuring_goes_on(open_app, type_kernel, until, screen_text) -> None:
+async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        type_kernel(screen, "measures")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "measures")
         await until(pilot, lambda: screen.session.state.measuring_on)
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
         await pilot.press("ctrl+s")
@@ -92,10 +92,9 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, type_kernel, u
         assert app.screen is screen
 
 
-async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:
+async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         await until(pilot, lambda: app.screen.session.state.result is not None)
         await until(pilot, lambda: "PASS" in screen_text(app))
         assert "of revision" not in screen_text(app)
@@ -104,8 +103,7 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, un
         await until(pilot, lambda: f"of revision {sha256[:8]} · F5 runs this text" in screen_text(app))
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
-        type_kernel(app.screen, "wrong")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wrong")
         await until(pilot, lambda: "What is wrong" in screen_text(app) and len(app.screen.session._records) == 2)
         for text, told in (
             ("pass", "finished: PASS"),
@@ -117,10 +115,9 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, un
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
-async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, until, screen_text) -> None:
+async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "")
         await until(pilot, lambda: app.screen.session.state.result is not None)
         type_kernel(app.screen, "pass")
         await until(pilot, lambda: "of revision" in screen_text(app))
@@ -190,11 +187,10 @@ async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services,
         await until(pilot, lambda: path.read_text() == "xpass\n# tea\n")
 
 
-async def test_after_every_end_the_next_run_works(open_app, type_kernel, until, screen_text) -> None:
+async def test_after_every_end_the_next_run_works(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        type_kernel(screen, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: screen.session.state.phase == "check")
         await pilot.press("escape")
         await until(pilot, lambda: "esc again cancels" in screen_text(app))
@@ -206,22 +202,20 @@ async def test_after_every_end_the_next_run_works(open_app, type_kernel, until, 
         await pilot.press("f5")
         await until(pilot, lambda: result_of(screen))
         assert isinstance(app.screen, KernelScreen)
-        type_kernel(screen, "refuse")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "refuse")
         await until(pilot, lambda: screen.session.state.refused is not None)
         await until(pilot, lambda: "! NOT RUN" in screen_text(app) and "sizes do not fit" in screen_text(app))
-        type_kernel(screen, "die")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "die")
         await until(pilot, lambda: "! HARNESS ERROR" in screen_text(app))
-        type_kernel(screen, "wait")  # by another referee; a newer save takes over
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")  # by another referee; a newer save takes over
         await until(pilot, lambda: screen.session.state.running)
-        type_kernel(screen, "pass\n# again")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass\n# again")
         await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass\n# again") and result_of(screen))
 
 
-async def test_escape_while_file_is_written_cancels_run(open_app, services, type_kernel, until, monkeypatch) -> None:
+async def test_escape_while_file_is_written_cancels_run(
+    open_app, services, type_kernel, save_kernel, until, monkeypatch
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, save, begun, go = app.screen, services.workspace.save, Event(), Event()
 
@@ -231,8 +225,7 @@ async def test_escape_while_file_is_written_cancels_run(open_app, services, type
             return save(*saved)
 
         monkeypatch.setattr(services.workspace, "save", slow)
-        type_kernel(screen, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, begun.is_set)
         await pilot.press("escape", "escape")
         go.set()
@@ -244,20 +237,18 @@ async def test_escape_while_file_is_written_cancels_run(open_app, services, type
         await until(pilot, lambda: result_of(screen))
 
 
-async def test_cancel_key_is_named_as_mapped(open_app, services, type_kernel, until, screen_text) -> None:
+async def test_cancel_key_is_named_as_mapped(open_app, services, save_kernel, until, screen_text) -> None:
     services.settings = replace(services.settings, keymap={"cancel": "ctrl+r"})
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: "ctrl+r twice cancels" in screen_text(app))
         await pilot.press("ctrl+r", "ctrl+r")
         await until(pilot, lambda: app.screen.session.state.cancelled_in is not None)
 
 
-async def test_a_cancelled_run_keeps_its_pass(open_app, type_kernel, until, screen_text) -> None:
+async def test_a_cancelled_run_keeps_its_pass(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "times")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "times")
         await until(pilot, lambda: "✓ PASS" in screen_text(app))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: "not timed" in screen_text(app) and not app.screen.session.busy)
@@ -267,15 +258,14 @@ async def test_a_cancelled_run_keeps_its_pass(open_app, type_kernel, until, scre
         await until(pilot, lambda: "✓ PASS" in screen_text(app) and isinstance(app.screen, HistoryScreen))
 
 
-async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, until) -> None:
+async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, until) -> None:
     def said(text: str) -> bool:
         return any(text in str(note.message) for note in app._notifications)
 
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         for text in ("wrong", "wait"):
-            type_kernel(screen, text)
-            await pilot.press("ctrl+s")
+            await save_kernel(pilot, text)
             await until(pilot, lambda: result_of(screen) or text == "wait")  # noqa: B023
         await until(pilot, lambda: screen.session.state.phase == "check")
         await pilot.press("f6")
@@ -362,11 +352,12 @@ async def test_enter_runs_in_setting_and_chooses_in_list(open_app, until) -> Non
         await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
 
 
-async def test_run_of_other_kernel_is_not_shown_here(open_app, type_kernel, events, until, screen_text) -> None:
+async def test_run_of_other_kernel_is_not_shown_here(
+    open_app, type_kernel, save_kernel, events, until, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
-        type_kernel(app.screen, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: app.screen.session.state.running)
         await pilot.press("f10")
         await until(pilot, lambda: app.screen is app.picker)
@@ -399,12 +390,11 @@ async def test_unstarted_run_of_earlier_screen_is_not_shown(open_app, type_kerne
 
 @pytest.mark.parametrize("ends", ["after", "before", "never"])
 async def test_left_run_is_shown_when_kernel_is_reopened(
-    open_app, type_kernel, events, until, screen_text, ends
+    open_app, type_kernel, save_kernel, events, until, screen_text, ends
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
-        type_kernel(app.screen, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: app.screen.session.state.running)
         run_id, verdict = engine.running, replace(events("pass")[-1], run_id=engine.running)
         await pilot.press("f10")
@@ -428,10 +418,9 @@ async def test_left_run_is_shown_when_kernel_is_reopened(
         await until(pilot, lambda: f"revision {session.state.sha256[:8]}" in screen_text(app))
 
 
-async def test_left_run_that_has_not_begun_is_awaited(open_app, type_kernel, until) -> None:
+async def test_left_run_that_has_not_begun_is_awaited(open_app, save_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "hang")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "hang")
         await until(pilot, lambda: app.screen.session.state.phase == "check")  # its last event
         app.screen.session.last_run._events.clear()  # as if no event had arrived
         await pilot.press("f10")
@@ -441,12 +430,11 @@ async def test_left_run_that_has_not_begun_is_awaited(open_app, type_kernel, unt
         assert app.screen.session.waited is not None
 
 
-async def test_history_searches_notes_and_marks(open_app, type_kernel, until, screen_text) -> None:
+async def test_history_searches_notes_and_marks(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         for number, text in enumerate(("pass", "pass\nring", "pass\ntree"), 1):
-            type_kernel(screen, text)
-            await pilot.press("ctrl+s")
+            await save_kernel(pilot, text)
             await until(pilot, lambda: len(app.services.store.history(13)) == number and not screen.session.busy)  # noqa: B023
         await pilot.press("f6")
         await until(pilot, lambda: len(getattr(app.screen, "entries", [])) == 3)
@@ -461,12 +449,11 @@ async def test_history_searches_notes_and_marks(open_app, type_kernel, until, sc
 
 
 @pytest.mark.parametrize("player", ["you", "model:m"])
-async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel, until, monkeypatch, player) -> None:
+async def test_a_copy_with_other_comments_has_the_verdict(open_app, save_kernel, until, monkeypatch, player) -> None:
     monkeypatch.setattr(kernel_session, "RunRequest", partial(RunRequest, player=player))
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         await until(pilot, lambda: screen.session.earlier(Kernel("# a copy\npass\n")) is not None)
         assert screen.session.earlier(Kernel("pass\nring")) is None
         ring = screen.session.path.with_name("ring.py")

@@ -143,11 +143,10 @@ async def test_find_in_the_log(open_app, until, screen_text) -> None:
         assert log.cursor == 170
 
 
-async def test_find_in_an_older_revision(open_app, type_kernel, until, screen_text) -> None:
+async def test_find_in_an_older_revision(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        type_kernel(screen, "pass\n# the needle lies here\n# and a needle there\n")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass\n# the needle lies here\n# and a needle there\n")
         await until(pilot, lambda: 13 in screen.session.services.standings)
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and bool(app.screen.entries))

@@ -28,11 +28,10 @@ async def give_note(app, pilot, until, note: str) -> None:
     app.screen.query_one("#note", Input).value = note
 
 
-async def test_run_of_history_is_voided_and_counts_again(open_app, type_kernel, until, screen_text) -> None:
+async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         services = app.screen.session.services
-        type_kernel(app.screen, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         await until(pilot, lambda: 13 in services.standings and services.standings[13].best)
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "▲ 1.50×" in screen_text(app))
