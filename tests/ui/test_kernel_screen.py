@@ -214,13 +214,13 @@ async def run(app, pilot, save_kernel, until, source: str = "pass") -> None:
     await until(pilot, lambda: app.screen.session.state.result is not None)
 
 
-async def test_faster_kernel_is_judged_at_other_sizes(open_app, type_kernel, until, screen_text) -> None:
+async def test_faster_kernel_is_judged_at_other_sizes(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         assert "Other sizes" not in screen_text(app)
         await pilot.press(KEY)
         await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
-        await run(app, pilot, type_kernel, until)
+        await run(app, pilot, save_kernel, until)
         own = screen.session.state.run_id
         await pilot.press(KEY)
         await until(pilot, lambda: "faster: all" in screen_text(app))
@@ -231,14 +231,14 @@ async def test_faster_kernel_is_judged_at_other_sizes(open_app, type_kernel, unt
         assert "✓ PASS  ▲ faster" in text
         panes = screen.query_one("#result-pane")
         assert sum(pane.outer_size.height for pane in panes.panes) <= panes.size.height
-        await run(app, pilot, type_kernel, until, "pass\n# again")
+        await run(app, pilot, save_kernel, until, "pass\n# again")
         await until(pilot, lambda: "Other sizes" not in screen_text(app))
 
 
-async def test_a_run_of_the_user_ends_it(open_app, type_kernel, until) -> None:
+async def test_a_run_of_the_user_ends_it(open_app, save_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        await run(app, pilot, type_kernel, until)
+        await run(app, pilot, save_kernel, until)
         screen.session._judged = replace(screen.session._judged, source="wait")
         await pilot.press(KEY)
         await until(pilot, lambda: screen.session.others.running and screen.session.others.update.phase == "check")
@@ -250,9 +250,9 @@ async def test_a_run_of_the_user_ends_it(open_app, type_kernel, until) -> None:
 
 
 @pytest.mark.further
-async def test_settings_and_log_are_visible_at_100_columns(open_app, type_kernel, until, screen_text) -> None:
+async def test_settings_and_log_are_visible_at_100_columns(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        await run(app, pilot, type_kernel, until)
+        await run(app, pilot, save_kernel, until)
         await pilot.press(KEY)
         await until(pilot, lambda: "faster: all" in screen_text(app))
         assert len(re.findall(r"(?:faster|correct) +W=\d \w+ M=\d+ N=\d+ K=\d+ ", screen_text(app))) == 3
