@@ -1,9 +1,11 @@
 """Messages between referee and ranks, and events on their way to the engine and into a journal."""
 
 import math
+import mmap
 import os
 import socket
 import tempfile
+import time
 import types
 import typing
 from typing import Any
@@ -154,3 +156,22 @@ def test_an_error_without_a_bound_stays_large() -> None:
     assert isinstance(arrived, RankChecked)
     assert (arrived.outputs[0].rms, arrived.outputs[0].max) == (BEYOND, BEYOND)
     assert [error_words(error) for error in (BEYOND, 1.82e-3)] == ["infinite", "1.82e-03"]
+
+
+def test_gate_opens_at_once_and_ends_with_last_rank(monkeypatch):
+    gate = frames.GatePage(2)
+    words = memoryview(mmap.mmap(gate.fd, mmap.PAGESIZE)).cast("I")
+    started, first, second = words[:1], words[16:17], words[32:33]  # a line of the cache each
+    for epoch in (1, 2):
+        assert (gate.shut(), gate.finished()) == (epoch, False)
+        with monkeypatch.context() as patch:
+            patch.setattr(frames.time, "perf_counter_ns", lambda: started[0])
+            assert gate.open() == epoch - 1  # the clock starts before the ranks can
+        assert started[0] == epoch
+        first[0] = epoch
+        assert (gate.finished(), gate.wait(0.001)) == (False, None)
+        second[0] = epoch
+        began = time.perf_counter_ns()
+        assert gate.finished()
+        assert gate.wait(60.0) >= began
+    gate.close()
