@@ -97,6 +97,7 @@ def test_only_handled_signals_are_said_to_be_handled() -> None:
     ("enabled", "cgroup", "weight", "groups"),
     [
         ("1", "0::/\n", False, True),
+        ("", "", False, False),
         ("0", "0::/\n", False, False),
         ("1", "0::/user.slice\n", False, False),
         ("1", "4:memory:/user\n3:cpu,cpuacct:/\n", False, True),

@@ -160,38 +160,6 @@ def test_every_run_ends_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -
     run_state_machine_as_test(Course, settings=examples(20, steps=8))
 
 
-def machine(folder: Path, enabled: str, cgroup: str) -> Path:
-    """Writes a /proc folder with these values."""
-    (folder / "sys/kernel").mkdir(parents=True)
-    (folder / "sys/kernel/sched_autogroup_enabled").write_text(enabled)
-    (folder / "self").mkdir()
-    (folder / "self/cgroup").write_text(cgroup)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("enabled", "cgroup", "groups"),
-    [
-        ("1\n", "0::/\n", True),
-        ("1\n", "4:memory:/a/b\n1:cpu:/\n0::/\n", True),
-        ("0\n", "0::/\n", False),
-        ("1\n", "0::/user.slice/user-1000.slice\n", False),
-        ("1\n", "2:cpu,cpuacct:/docker/abc\n0::/\n", False),
-    ],
-)
-def test_sessions_are_groups_where_nothing_overrides_them(tmp_path, enabled, cgroup, groups):
-    assert sessions_are_groups(machine(tmp_path, enabled, cgroup), tmp_path) is groups
-
-
-def test_container_with_share_of_cores_overrides_them(tmp_path):
-    (tmp_path / "cpu.weight").write_text("100\n")
-    assert not sessions_are_groups(machine(tmp_path, "1\n", "0::/\n"), tmp_path)
-
-
-def test_a_system_without_them_has_none(tmp_path):
-    assert not sessions_are_groups(tmp_path, tmp_path)
-
-
 @pytest.fixture
 def polling() -> Iterator[int]:
     """The id of a thread of this process that is named like gloo's polling threads."""
