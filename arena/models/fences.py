@@ -10,11 +10,14 @@ _MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
 _INFO = re.compile(r"^\S*$|^\S+[ \t].*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
 """Info string of an opening fence that comes before the previous block is closed: a language, maybe with attributes."""
 _PYTHON = re.compile(r"^(py|python|ipython)?\d*(\.\d+)?$|.*\.py$")
-_FILE = re.compile(
-    r"""(?:^|[\s:="'{])((?:[\w+@][\w.+@-]*/)*[\w+@][\w.+@-]*\.(?:py|cu|cuh|cpp|cc|cxx|c|h|hpp))(?=$|[\s"',}])"""
-)
+PATH = r"(?:[\w+@][\w.+@-]*/)*[\w+@][\w.+@-]*\.(?:py|cuh?|c|cc|cpp|cxx|h|hpp)"
+_FILE = re.compile(rf"""(?:^|[\s:="'{{])({PATH})(?=$|[\s"',}}])""")
 """A file's path in the info string of a fence: "cuda ops/sum.cu", "cpp:sum.cpp", 'python title="kernel.py"'."""
-_THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_TITLE = re.compile(
+    rf"[\s#*_>`\d./)-]*(?:(?:file|filename|path)\b[\s:*`]*)?(?<![\w./-])({PATH})[\s*_`:/]*", re.IGNORECASE
+)
+"""A line before a fence, or the first one in it, that only names a file: "### `ops/sum.cu`", "// file: sum.cpp"."""
+_THOUGHT = re.compile(r"(?:[<◁]|\[(?=/?(?-i:THINK)\]))(/?)(?:think|thinking|thought|reasoning)[]>▷]", re.IGNORECASE)
 _INDENTED = 3
 """Maximum number of columns that a closing fence may be to the right of its opening fence."""
 
@@ -56,7 +59,8 @@ class _Open:
         first = next((line for line in self.lines if line.strip()), "")
         column = min(self.column, len(first) - len(first.lstrip()))
         text = "".join(line[min(column, len(line) - len(line.lstrip(" \t"))) :] for line in self.lines)
-        return Block(self.language, text, closed, self.name)
+        title = None if self.name else _TITLE.fullmatch(first)
+        return Block(self.language, text, closed, title[1] if title else self.name)
 
 
 def is_python(block: Block) -> bool:
@@ -102,6 +106,8 @@ def read_answer(text: str) -> Answer:
             lines.appendleft(line[thought.end() :])
         elif (opened := _opening(line)) is None:
             found.plain += line
+        elif not opened.name and (title := _TITLE.fullmatch(found.plain.rstrip().rpartition("\n")[2])):
+            opened.name = title[1]
     if opened is not None:
         found.blocks.append(opened.block(False))
     return found

@@ -8,8 +8,9 @@ import re
 import symtable
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
-from arena.models.fences import blocks_of
+from arena.models.fences import PATH, blocks_of
 
 WRITES_CALLS_AS_TEXT = re.compile(
     r"<tool_call|<function[=_s ]|<invoke |<[|｜]tool|<\|python_tag\|>|\[TOOL_(CALLS?|REQUEST)\]|to=functions\.|^Action Input:"
@@ -19,7 +20,9 @@ WRITES_CALLS_AS_TEXT = re.compile(
 """Found in answers of models whose server does not parse their tool calls."""
 _MOST_TRIES, _DEEPEST = 200, 3
 """Limits for texts that are made to take long."""
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_THOUGHT = re.compile(
+    r"(?:[<◁]|\[(?=(?-i:THINK)))(think|thinking|thought|reasoning)[]>▷].*?([<◁[]/\1[]>▷]|\Z)", re.I | re.S
+)
 _BEGINS_JSON = re.compile(r"[\[{]\s*[\"'{\[]")
 _TAG = re.compile(r"<([A-Za-z][\w:.-]*)([= ][^<>\n]*)?>")
 _MARK = re.compile(
@@ -29,9 +32,9 @@ _HEREDOC = re.compile(
     r"^(?P<head>.*)<<-?[ \t]*(?P<q>['\"\\]?)(?P<end>\w+)['\"]?(?P<tail>.*)\n(?P<body>(?s:.*?))\n\s*(?P=end)[ \t]*$",
     re.M,
 )
-_FILE = re.compile(r"[\w./+@-]+\.(?:py|cuh?|c|cc|cpp|cxx|h|hpp)\b")
+_FILE = re.compile(rf"[./]*{PATH}\b")
 _MAGIC = re.compile(r"^(?:%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S+)|%%\w+.*|[%!]\w.*)\n", re.MULTILINE)
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update) File: (\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ b/)(\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
 _REPLACED = re.compile(r"^<{5,} SEARCH\n\s*={5,}\n((?s:.*?))^>{5,} REPLACE", re.MULTILINE)
 _DIFF_HEAD = re.compile(r"^(?:diff |index |new file|--- |\+\+\+ |@@ |\\ No newline).*\n?", re.MULTILINE)
 _RUN_OF_ADDED = re.compile(r"(?<![^\n]\n)(?<!^ )^(?:\+.*\n?|\n(?=\+))+(?![ -])", re.MULTILINE)
@@ -39,8 +42,10 @@ _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1|[:=(]\s*(`)([^`]*)`", re.DOTALL)
 _LITERAL = re.compile(r"""[(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufeff")
 """Characters that pages put into code."""
-_NUMBERED = re.compile(r"^ *\d+(?:[ \t]*[|:\t]| ) ?", re.MULTILINE)
-_PROMPT = re.compile(r"^(?:>>>|\.\.\.) ?", re.MULTILINE)
+_NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
+_PROMPT = re.compile(r"^(?:>>>|\.\.\.|In ?\[\d*\]:| +\.\.\.:|Out\[\d*\]:.*) ?", re.MULTILINE)
+_LANGUAGE = re.compile(r"\A\s*(?:python|py)3?\n", re.IGNORECASE)
+_GLUED = re.compile(r"(?<=[`'\">｜|:])(?=(?:import|from) \w)")
 _BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|async |[A-Za-z_][\w.\[\]]*(?:: ?\w+)? = )")
 
 
@@ -73,8 +78,8 @@ def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> li
         for inner in form:
             if next(tries, None) is None:
                 return found
-            whole = textwrap.dedent(inner).strip("\n") + "\n"
-            if whole.startswith(_FENCE) or (is_kernel(whole) and not _HEREDOC.match(whole)):
+            whole = textwrap.dedent(_LANGUAGE.sub("", inner)).strip("\n") + "\n"
+            if whole.startswith(_FENCE) or (is_kernel(whole) and not _HEREDOC.search(whole)):
                 found.append(whole)
             elif depth < _DEEPEST and len(inner) < len(text) and "solution" in inner:
                 found += _search(inner, closed, tries, depth + 1)
@@ -116,9 +121,8 @@ def _texts(value: object) -> Iterator[str]:
     match value:
         case str():
             yield value
-        case dict() if isinstance(value.get("kernel.py"), str):
-            named = {str(name): each for name, each in value.items() if isinstance(each, str)}
-            yield _as_fences(named) if len(named) > 1 else named["kernel.py"]
+        case dict() | list() if len(named := _titled(value)) > 1 and "kernel.py" in named:
+            yield _as_fences(named)
         case dict():
             if isinstance(cells := value.get("cells"), list):  # a notebook
                 code = [
@@ -134,6 +138,14 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(each)
 
 
+def _titled(value: dict[Any, Any] | list[Any]) -> dict[str, str]:
+    """Returns the files of an object: {"kernel.py": text, ...}, or a list of objects with a path and a text."""
+    if isinstance(value, dict):
+        return {str(name): each for name, each in value.items() if isinstance(each, str)}
+    texts = [[text for text in each.values() if isinstance(text, str)] for each in value if isinstance(each, dict)]
+    return {name: max(each, key=len) for each in texts for name in each if _FILE.fullmatch(name)}
+
+
 def _files(text: str, closed: bool) -> Iterator[str]:
     """Yields what heredocs, `%%writefile` cells and patches write."""
     files: dict[str, str] = {}
@@ -142,8 +154,9 @@ def _files(text: str, closed: bool) -> Iterator[str]:
         body = found["body"] if found["q"] else re.sub(r"\\([$`\\])", r"\1", found["body"])
         files[name[0] if name else f"{len(files)}"] = body
     for patched in _PATCHED.finditer(text):
-        if not closed or text.startswith("*** ", patched.end()):
-            files[patched[1]] = re.sub(r"^(?:\+|@@.*\n?)", "", patched[2], flags=re.MULTILINE)
+        if closed and not text.startswith("*** ", patched.end()):
+            return
+        files[patched[1]] = re.sub(r"^(?:\+|@@.*\n?)", "", patched[2], flags=re.MULTILINE)
     for block in (block for block in blocks_of(text) if block.closed or not closed):
         if (magic := _MAGIC.match(block.text)) is not None and magic[1]:
             files[magic[1]] = block.text[magic.end() :]
@@ -159,13 +172,20 @@ def _files(text: str, closed: bool) -> Iterator[str]:
 
 
 def _tags(text: str, closed: bool) -> Iterator[str]:
-    """Yields what is between a tag and its end."""
+    """Yields the files that tags name, and what is between a tag and its end."""
+    title, files, found = "", dict[str, str](), list[str]()
     for tag, _ in zip(_TAG.finditer(text), range(_MOST_TRIES), strict=False):
         ends = [end.start() for end in re.finditer(f"</{re.escape(tag[1])}[^<>]*>", text[tag.end() :])]
         ends += [] if closed or ends else [len(text)]
-        for end in dict.fromkeys([*ends[:1], *ends[-1:]]):
+        title = (_FILE.search(tag[2] or "") or [title])[0]
+        for end in dict.fromkeys([*ends[-1:], *ends[:1]]):
             body = text[tag.end() :][:end].removeprefix("<![CDATA[").removesuffix("]]>")
-            yield html.unescape(body) if re.search("&(?:lt|gt|amp|quot|#39);", body) else body
+            found.append(html.unescape(body) if re.search("&(?:lt|gt|amp|quot|#39);", body) else body)
+        if ends and title and "<" + "/" not in body:
+            files[title], title = found[-1].strip("\n"), ""
+        if ends and _FILE.fullmatch(body.strip()):
+            title = body.strip()
+    yield from [_as_fences(files)] if len(files) > 1 and "kernel.py" in files else found
 
 
 def _marked(text: str, closed: bool) -> Iterator[str]:
@@ -192,10 +212,11 @@ def _strings(text: str) -> Iterator[str]:
 
 
 def _cleaned(text: str) -> Iterator[str]:
-    """Yields the text without cell magics, line numbers, prompts of an interpreter and quotation marks."""
+    """Yields the text without magics, line numbers, prompts of an interpreter, quotation marks, and escapes of lines."""
     for pattern in (_MAGIC, _NUMBERED, _PROMPT):
         yield pattern.sub("", text)
     yield text.translate(_COPIED)
+    yield text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
     lines = text.strip("\n").split("\n")
     if all(line.startswith((">", "|")) or not line.strip() for line in lines):
         yield "\n".join(line[1:].removeprefix(" ") for line in lines)
@@ -203,7 +224,7 @@ def _cleaned(text: str) -> Iterator[str]:
 
 def _in_prose(text: str) -> list[str]:
     """Returns the longest run of lines that is a kernel, between lines of prose."""
-    lines = text.split("\n")
+    lines = _GLUED.sub("\n", text).split("\n")
     begin = -1
     for _ in range(20):
         begin = next((at for at in range(begin + 1, len(lines)) if _BEGINS_CODE.match(lines[at])), len(lines) - 1)

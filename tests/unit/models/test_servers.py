@@ -311,6 +311,14 @@ FORMS = {
     "begin_end": f"--- BEGIN KERNEL ---\n{K}--- END KERNEL ---",
     "session": "".join(f">>> {line}\n" for line in K.splitlines()),
     "numbered": "".join(f"{number:3} | {line}\n" for number, line in enumerate(K.splitlines(), 1)),
+    "numbered_by_a_tool": "".join(f"{number:6}→{line}\n" for number, line in enumerate(K.splitlines(), 1)),
+    "numbered_with_letters": "".join(f"L{number}: {line}\n" for number, line in enumerate(K.splitlines(), 1)),
+    "notebook_session": "In [1]: " + "   ...: ".join(K.splitlines(keepends=True)) + "Out[1]: None\n",
+    "escaped_line_ends": f"```python\n{K}```".replace('"', '\\"').replace("\n", "\\n"),
+    "glued_to_its_mark": f'<｜DSML｜parameter name="source">{K[K.index("import") :]}</｜DSML｜parameter>',
+    "command_list": json.dumps({"cmd": ["bash", "-lc", f"cat > kernel.py <<'EOF'\n{K}EOF"]}),
+    "quotes_as_fence": f"<answer>python\n{K}</answer>",
+    "after_reasoning_in_brackets": f"[THINK]\n```python\ndef solution(x): pass\n```\n[/THINK]\n{K}",
     "quoted": "".join(f"> {line}\n" for line in K.splitlines()),
     "after_reasoning": f"<think>Maybe {json.dumps({'code': 'def solution(x): return 0'})}</think>\n{json.dumps({'code': K})}",
 }
@@ -318,15 +326,47 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_whole_kernel_is_taken(form: str) -> None:
-    assert kernel_of(FORMS[form]).source == K
+    assert K.endswith(source := kernel_of(FORMS[form]).source)
+    assert source.startswith(('"""', "import"))
 
 
-def test_several_files_are_taken_together() -> None:
-    files = {"kernel.py": K, "ops/sum.cu": "__global__ void f();\n"}
-    heredocs = "".join(f"cat > {name} <<'EOF'\n{text}EOF\n" for name, text in files.items())
-    for text in (json.dumps({"files": files}), f"```bash\n{heredocs}```"):
-        kernel = kernel_of(text)
-        assert (kernel.source, kernel.files) == (K, {"ops/sum.cu": files["ops/sum.cu"].encode()})
+FILES = {"kernel.py": K, "ops/sum.cu": "__global__ void f();\n"}
+FILE_FORMS = {
+    "bold": "**{name}**\n\n```\n{text}```\n\n",
+    "heading": "### 1. `{name}`\n```cpp\n{text}```\n",
+    "colon": "File: {name}:\n\n```python\n{text}```\n",
+    "comment": "Then\n```\n{mark} {name}\n{text}```\n",
+    "heredoc": "cat > {name} <<'EOF'\n{text}EOF\n",
+    "tag": '<file path="{name}">\n{text}</file>\n',
+    "tags": "<write><path>{name}</path>\n<content>\n{text}</content></write>\n",
+    "diff": "diff --git a/{name} b/{name}\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n{added}",
+    "patch": "*** Add File: {name}\n{added}",
+}
+
+
+def in_files(form: str) -> str:
+    whole = "".join(
+        FILE_FORMS[form].format(
+            name=name, text=text, mark=mark, added="".join(f"+{line}\n" for line in text.splitlines())
+        )
+        for (name, text), mark in zip(FILES.items(), ("#", "//"), strict=True)
+    )
+    return f"*** Begin Patch\n{whole}*** End Patch\n" if form == "patch" else whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *map(in_files, FILE_FORMS),
+        json.dumps({"files": FILES}),
+        json.dumps([{"path": name, "content": text} for name, text in FILES.items()]),
+    ],
+)
+def test_several_files_are_taken_together(text: str) -> None:
+    kernel = kernel_of(text)
+    assert kernel.source.removeprefix("# kernel.py\n") == K
+    assert list(kernel.files) == ["ops/sum.cu"]
+    assert kernel.files["ops/sum.cu"].endswith(FILES["ops/sum.cu"].encode())
 
 
 @pytest.mark.parametrize("form", ["hermes", "qwen", "json_code", "tag_kernel", "heredoc_behind", "patch", "diff"])
