@@ -96,7 +96,8 @@ class Place(contextlib.ExitStack):
         self.callback(bound.close)
         spec = WorldSpec(self._setting.world, self._kind, False, self._jail, self._readable, self.gpus)
         with wrapped_for(spec, python_module(module, plan.decode()), self._path) as wrapped:
-            kernel_cache.show(kernel_cache.SHARED, self._path / SHOWN)
+            for cached in (kernel_cache.SHARED, self._kernel.sha256):
+                kernel_cache.show(cached, self._path / SHOWN)
             if self._kernel.files:
                 self._files.mkdir(exist_ok=True)
                 write_read_only(self._files, self._kernel)

@@ -16,7 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from sandbox.kit import cpp, cuda
 from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.profile import MOST_SPANS, SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
+from sandbox.rank import kernel_compilers
 from sandbox.rank.launcher import find_compat
 from sandbox.rank.profiling.loading import ProfiledCalls, enter_world, failure, loaded_calls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, cpp_events, gpu_spans, host_spans, recorded, stamp_spans
@@ -86,6 +89,8 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
 def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     enter_world(plan, rank, device, plan.folder)
     _mark_waits()
+    _mark_extensions()
+    kernel_compilers.watch()
     if not plan.controls:
         cpp.watch = _note_cpp
     if plan.controls and _has_stamps(plan):
@@ -218,17 +223,31 @@ def _note_cpp(name: str, begin: int, end: int, waits: "cpp.Waits") -> None:
 def _mark_waits() -> None:
     """Marks collectives of torch, and barriers and waits of the kit, as spans."""
     for name in _COLLECTIVES:
-        setattr(dist, name, _marked(name, getattr(dist, name)))
+        setattr(dist, name, _marked(f"{WAIT}{name}", getattr(dist, name)))
     from sandbox.kit.symmetric_memory.team import Team
 
     for name in ("barrier", "wait"):
-        setattr(Team, name, _marked(f"symm.{name}", getattr(Team, name)))
+        setattr(Team, name, _marked(f"{WAIT}symm.{name}", getattr(Team, name)))
+
+
+def _mark_extensions() -> None:
+    """Marks calls of extension modules that the kernel has compiled: torch's profiler does not record them as such."""
+    loaded = ExtensionFileLoader.exec_module
+
+    def load(loader: ExtensionFileLoader, module: ModuleType) -> None:
+        loaded(loader, module)
+        if not loader.path.startswith((sys.prefix, sys.base_prefix)):
+            for name, function in [*vars(module).items()]:
+                if callable(function) and not isinstance(function, type):
+                    setattr(module, name, _marked(f"C++ {name}", function))
+
+    ExtensionFileLoader.exec_module = load  # type: ignore[method-assign]
 
 
 def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with record_function(f"{WAIT}{name}"):
+        with record_function(name):
             return function(*args, **kwargs)
 
     return called
