@@ -225,7 +225,7 @@ class App:
         if self.left or not self.is_frozen():
             return ""
         process = self.terminal.process
-        state = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
+        state = self.terminal.state()
         process.send_signal(signal.SIGUSR1)
         self.terminal.quiet(3.0)
         waits = self._waits.read_text(encoding="utf-8") if self._waits.exists() else "it did not answer SIGUSR1\n"

@@ -11,6 +11,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 GIVE_UP_S = 90.0
 SAMPLE_S = 0.005
@@ -111,7 +112,13 @@ class Terminal:
         while data and self.process.poll() is None:
             if select.select([], [self.master], [], 0.05)[1]:
                 data = data[os.write(self.master, data[:512]) :]
+            elif self.state() == "T":  # it has stopped itself late after SIGTSTP
+                self.process.send_signal(signal.SIGCONT)
             self.read(0.0)
+
+    def state(self) -> str:
+        """The letter of the program's state: T if it is stopped."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
 
     def resize(self, columns: int, lines: int) -> None:
         """Changes the size of the terminal."""
