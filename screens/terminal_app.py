@@ -154,6 +154,8 @@ class TerminalApp(App[None]):
 
         Textual would start a second reader of the keys in that case, too: it gets half of them, and never ends.
         """
+        if self._exit:  # a reader that starts now would never end either
+            return
         if self._driver is not None and getattr(self._driver, "_must_signal_resume", False):
             self._driver.resume_application_mode()
         asyncio.get_running_loop().call_soon_threadsafe(self.refresh)

@@ -5,9 +5,12 @@ import re
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from real_terminal import Screen, descendants
+from textual.driver import Driver
 from waiting import PATIENCE_S, all_end, eventually
 
 from arena.paths import Paths
@@ -15,6 +18,7 @@ from arena.settings import Settings, save_settings
 from arena.workspace.kernels import Workspace
 from benchmarks.app.terminal import Terminal
 from problems.catalogue import load_catalogue
+from screens.terminal_app import TerminalApp
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +109,17 @@ def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path, monkeypatch
         assert not re.search(rb"\x1b\[[\d;]*\x1b", app.raw)  # a sequence without its end
         app.process.send("\x11")
         assert app.ends() == 0
+
+
+def test_app_that_quits_takes_terminal_no_more() -> None:
+    taken: list[bool] = []
+    app = TerminalApp()
+    app._exit = True
+    app._driver = cast(
+        Driver, SimpleNamespace(_must_signal_resume=True, resume_application_mode=lambda: taken.append(True))
+    )
+    app._continued()
+    assert not taken
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
