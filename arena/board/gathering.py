@@ -118,7 +118,8 @@ class Board(msgspec.Struct, frozen=True):
         found = {
             (each.problem_id, each.origin, each.origin_name)
             for each in self.comparisons
-            if each.improved and each.preset_sizes and (each.player, _place(each)) == (card.player, card.place)
+            if each.improved and each.preset_sizes and each.player == card.player
+            if ResultPlace(each.preset, each.device, each.world, each.machine) == card.place
         }
         return dict(sorted(Counter(name for _, _, name in found).items())) if card.scope == ALL else {}
 
@@ -239,10 +240,6 @@ def _at_its_best(swept: Outcome, best: Outcome | None) -> Outcome:
         voided=False,
         holds=swept.holds if best.faster else "",
     )
-
-
-def _place(run: Comparison) -> ResultPlace:
-    return ResultPlace(run.preset, run.device, run.world, run.machine)
 
 
 def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, ResultPlace, int]:

@@ -197,12 +197,13 @@ class Performance:
         header = await asyncio.to_thread(read_duel_header, path)
         events = await asyncio.to_thread(lambda: list(read_duel(path)))
         state = DuelState(header)
+        cards = (problem.card for problem in self.catalogue.problems if problem.id == header.problem_id)
         self.stage = DemoStage(
             "problem",
             number,
             recorded=time.strftime("%d %b %Y", time.localtime(header.created)),
             problem=f"{header.problem_id} {header.slug}",
-            sentence=scene.say or self._sentence_of(header.problem_id),
+            sentence=scene.say or next(map(first_sentence, cards), ""),
             state=state,
             clock=lambda: state.at,
         )
@@ -212,10 +213,6 @@ class Performance:
             await asyncio.sleep(min(max(0.0, event.at - state.at) / scene.pace, LONGEST_GAP_S))
             state.apply(event)
         await self._show_result(scene, state)
-
-    def _sentence_of(self, problem_id: int) -> str:
-        known = [problem for problem in self.catalogue.problems if problem.id == problem_id]
-        return first_sentence(known[0].card) if known else ""
 
     # --- live --------------------------------------------------------------------------------------------------
 

@@ -512,12 +512,9 @@ def _plain(annotation: object) -> type:
 
 def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
     fields = msgspec.structs.fields(ResultRow)
-    columns = "\n".join(f"| `{field.name}` | {_words(field.type)} |" for field in fields)
+    words = (_plain(field.type).__name__ + " or null" * ("None" in str(field.type)) for field in fields)
+    columns = "\n".join(f"| `{field.name}` | {word} |" for field, word in zip(fields, words, strict=True))
     features = "\n".join(f"  - name: {field.name}\n    dtype: {_FEATURES[_plain(field.type)]}" for field in fields)
     names = f"the sweeps {', '.join(path.stem for path in chosen)}" if chosen else "single runs"
     text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
     return text.format(count=count, names=names, version=version, form=form, columns=columns, features=features)
-
-
-def _words(annotation: object) -> str:
-    return _plain(annotation).__name__ + (" or null" if "None" in str(annotation) else "")

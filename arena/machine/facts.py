@@ -236,7 +236,9 @@ def this_machine(device: str) -> Machine:
         return Machine(f"{processor()}, {cores} cores", "", torch, "gloo")
     names = [gpu.name for gpu in gpu_details()]
     kinds = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
-    return Machine(", ".join(kinds) or "GPUs without NVML", _driver(), torch, f"NCCL {_nccl()}")
+    # The version of an NCCL that is built into torch cannot be read without torch.
+    nccl = next((version for name in NCCL if (version := installed_version(name))), "of torch")
+    return Machine(", ".join(kinds) or "GPUs without NVML", _driver(), torch, f"NCCL {nccl}")
 
 
 def processor() -> str:
@@ -255,8 +257,3 @@ def _driver() -> str:
     except nvml.NvmlMissing:
         return "unknown"
     return version.decode() if isinstance(version, bytes) else str(version)
-
-
-def _nccl() -> str:
-    """Returns the NCCL wheel's version, or "of torch": reading a built-in NCCL's version needs torch."""
-    return next((version for name in NCCL if (version := installed_version(name))), "of torch")

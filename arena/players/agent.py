@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from arena.errors import ArenaError
 from arena.models.answer import ModelAnswer
-from arena.models.conversation import AnyPiece, Message, ToolCall, ToolResult
+from arena.models.conversation import Message, ToolCall, ToolResult
 from arena.models.model import ModelClient
 from arena.players.attempts import Attempt
 from arena.players.feedback import next_turn
@@ -91,7 +91,9 @@ class Agent(Workbench):
         self.book()
         self.recorder.ask(began + 1, conversation)
         while True:
-            answer = await self.client.answer(conversation, self._hear)
+            answer = await self.client.answer(
+                conversation, lambda piece: self.recorder.piece(piece, self.client.budget.spent)
+            )
             if tools is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
                 break
             if tools.left <= 0:  # the last results stated that no calls are left
@@ -138,9 +140,6 @@ class Agent(Workbench):
         if text not in self._warned:
             self._warned.add(text)
             self.access.warn(f"{self.client.name}: {text}")
-
-    def _hear(self, piece: AnyPiece) -> None:
-        self.recorder.piece(piece, self.client.budget.spent)
 
     def _give_up(self) -> str:
         if len(self.attempts) >= REFUSALS and all(

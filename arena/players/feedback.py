@@ -128,7 +128,8 @@ def _facts(report: RunRecord) -> list[str]:
             lines.append(f"- Line {failure.line} of your file")
         if failure.index is not None:
             where = f"output {failure.output}, index {failure.index}"
-            lines.append(f"- First wrong element: {_quoted(where)}: {_values(failure.expected, failure.got)}")
+            values = f"expected {one_line(failure.expected or '?')[:100]}, got {one_line(failure.got or '?')[:100]}"
+            lines.append(f"- First wrong element: {_quoted(where)}: {values}")
         if failure.wrong_share:
             lines.append(f"- Wrong elements: {failure.wrong_share:.3%}")
         lines.append(f"- Advice: {failure.advice or ADVICE[report.verdict]}")
@@ -148,10 +149,6 @@ def _facts(report: RunRecord) -> list[str]:
     if report.one_size_only:
         lines.append("- The kernel must be right at every legal size.")
     return lines
-
-
-def _values(expected: str | None, got: str | None) -> str:
-    return f"expected {one_line(expected or '?')[:100]}, got {one_line(got or '?')[:100]}"
 
 
 def _quoted(text: str, most: int = 200) -> str:

@@ -133,11 +133,7 @@ def _by_reason(reasons: Iterable[tuple[str, int]]) -> list[str]:
     ranks: dict[str, list[int]] = {}
     for why, rank in reasons:
         ranks.setdefault(why, []).append(rank)
-    return [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+    return [f"rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {why}" for why, who in ranks.items()]
 
 
 def _amount(value: float | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from arena.profile.gpu_rules import short_name
+from arena.profile.rules import percent
 from arena.words.untrusted_text import printable
 
 _LINK = re.compile(r" ?\(https?://[^)]*\)")
@@ -144,7 +145,7 @@ def kernel_lines(kernels: Sequence[NcuKernel]) -> list[str]:
     total = sum(each.us for each in kernels)
     longest = sorted(kernels, key=lambda each: -each.us)[:KERNELS]
     lines = [
-        f"{short_name(each.name)}: {each.us:,.1f} µs ({_share(each.us, total)} of the profiled time), compute "
+        f"{short_name(each.name)}: {each.us:,.1f} µs ({percent(each.us, total)} of the profiled time), compute "
         f"{_percent(each.compute)}, memory {_percent(each.memory)}, occupancy {_percent(each.occupancy)}"
         + (f", {each.stall} per issued instruction and warp" if each.stall else "")
         for each in longest
@@ -185,7 +186,3 @@ def _first_sentences(words: str) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} %"
-
-
-def _share(us: float, total: float) -> str:
-    return f"{100 * us / total:.0f} %" if total else "-"

@@ -77,7 +77,8 @@ class RunState:
             case events.Refused() | events.Finished() | events.Cancelled() if (
                 not self.running and event.run_id != self.run_id
             ):
-                self._end_unstarted(event)
+                self._forget(event.run_id)  # the run never began
+                self.apply(event)
             case _ if event.run_id != self.run_id:
                 return
             case events.Waiting():
@@ -115,11 +116,6 @@ class RunState:
         self.setting = event.setting
         self.kernel_name = event.kernel_name
         self.sha256 = event.sha256
-
-    def _end_unstarted(self, event: events.Refused | events.Finished | events.Cancelled) -> None:
-        """Applies the end of a run that never began: refused, cancelled while it waited, or without a referee."""
-        self._forget(event.run_id)
-        self.apply(event)
 
     def _forget(self, run_id: str) -> None:
         fresh = RunState(run_id=run_id, jail=self.jail, worlds=self.worlds)

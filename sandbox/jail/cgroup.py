@@ -164,7 +164,8 @@ def _require_memory(root: Path) -> None:
 
 
 def _candidates(root: Path, own: Path) -> Iterator[Path]:
-    if _divides(own) or (_is_top(own) and _divide(own)) or (_is_delegated(own) and _make_room(own)):
+    is_root = not (own / "cgroup.type").exists()  # it may have processes and children
+    if _divides(own) or (is_root and _divide(own)) or (_is_delegated(own) and _make_room(own)):
         yield own
     for above in (group for group in own.parents if group.is_relative_to(root)):
         below = next(group for group in (own, *own.parents) if group.parent == above)
@@ -182,10 +183,6 @@ def _divides(group: Path) -> bool:
 
 def _divide(group: Path) -> bool:
     return _write(group / "cgroup.subtree_control", "+memory") and _divides(group)
-
-
-def _is_top(group: Path) -> bool:
-    return not (group / "cgroup.type").exists()  # the root group may have processes and children
 
 
 def _is_delegated(group: Path) -> bool:

@@ -72,17 +72,13 @@ def _extension(module: Any) -> None:
                 raise CompileError(*first_error(str(error)), str(error)[:65536]) from None
             shutil.copyfile(str(built[0].__file__), output)
 
-        key = build.content_key("torch extension", torch.__version__, _architecture(), _told(flags, folder), *texts)
+        told = repr(flags).replace(str(folder), "")  # which is another one in every world
+        key = build.content_key("torch extension", torch.__version__, _architecture(), told, *texts)
         file = build.once(f"{key}.so", make)
         loaded.add(name)
         return built[0] if built else build.import_extension(name, file)
 
     module._jit_compile = jit_compile
-
-
-def _told(flags: list[Any], folder: Path | None) -> str:
-    """Flags for the cache key, without the kernel's folder, which is another one in every world."""
-    return repr(flags).replace(str(folder), "") if folder is not None else repr(flags)
 
 
 def _architecture() -> str:

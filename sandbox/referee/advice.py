@@ -143,15 +143,10 @@ def _on_shape(failure: Failure, source: str) -> str:
     row = rows[failure.line - 1] if failure.line and failure.line <= len(rows) else ""
     if _COMMAND.match(row):
         return "This line is a command of a notebook: remove the lines that begin with %, ! or ?."
-    first = next((row for row in rows if row.strip() and not _is_comment(row)), "")
-    if _C_LINE.match(first.lstrip()):
+    begun = (row for row in map(str.strip, rows) if row and (not row.startswith("#") or _C_LINE.match(row)))
+    if _C_LINE.match(next(begun, "")):  # no comment of Python
         return _C_SOURCE
     return next((advice for pattern, advice in _SHAPES if re.search(pattern, source)), "")
-
-
-def _is_comment(row: str) -> bool:
-    """Whether a line is a comment of Python, and no directive of a C preprocessor."""
-    return row.lstrip().startswith("#") and not _C_LINE.match(row.lstrip())
 
 
 def _on_modules(said: str, kernel: Kernel) -> str:

@@ -116,7 +116,7 @@ class Lease:
         if not self._lock():
             self._note(problem)
             return False
-        if ahead := self._ahead():
+        if ahead := [each for each in self._others() if not each.note.holds and each.place < self._place]:
             now = time.monotonic()
             self._free_since = self._free_since or now
             if now - self._free_since < PATIENCE_S:
@@ -199,10 +199,6 @@ class Lease:
     @property
     def _place(self) -> tuple[int, float, int]:
         return (self.urgency, self._since, os.getpid())
-
-    def _ahead(self) -> list[Applicant]:
-        """Those whose turn is earlier."""
-        return [each for each in self._others() if not each.note.holds and each.place < self._place]
 
     def _others(self) -> list[Applicant]:
         """All other living processes that hold or wait for one of these devices, in no order. Takes milliseconds."""

@@ -111,7 +111,8 @@ class BoardDialog(Dialog[Problem | None]):
             return
         table = self._board
         table.fixed_columns = 2
-        entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
+        shown = " · ".join(f"▸{view}" if view == self.view else view for view in VIEWS)
+        entitle(self.query_one(".dialog"), f"Board · {shown}")
         note = _NOTES[self.view]
         if self.view == PROBLEMS and not self.players:
             note = f"No results yet. Press {self.key_words('open')} on a problem, then {self.key_words('save')}."
@@ -132,9 +133,6 @@ class BoardDialog(Dialog[Problem | None]):
     @property
     def _board(self) -> FigureTable:
         return self.query_one(FigureTable)
-
-    def _marked(self, view: str) -> str:
-        return f"▸{view}" if view == self.view else view
 
     def _show_problems(self) -> None:
         """Shows the problems that any player has a result for."""

@@ -131,8 +131,8 @@ def _align(lines: list[str], file_lines: list[str]) -> list[int]:
     while index < len(lines):
         best, length = -1, 0
         for start in places.get(lines[index], ()):
-            run = _run(lines, index, file_lines, start)
-            if run > length and _telling(lines[index : index + run]):
+            run = _run(lines, index, file_lines, start)  # braces and blank lines alone occur everywhere
+            if run > length and any(len(line.strip()) > 3 for line in lines[index : index + run]):
                 best, length = start, run
         for offset in range(length):
             numbers[index + offset] = best + offset + 1
@@ -145,11 +145,6 @@ def _run(lines: list[str], index: int, file_lines: list[str], start: int) -> int
     while index + run < len(lines) and start + run < len(file_lines) and lines[index + run] == file_lines[start + run]:
         run += 1
     return run
-
-
-def _telling(lines: list[str]) -> bool:
-    """Whether a run of lines identifies a place in the file. Braces and blank lines occur everywhere."""
-    return any(len(line.strip()) > 3 for line in lines)
 
 
 def _fill_gaps(numbers: list[int]) -> list[int]:
