@@ -1,17 +1,16 @@
 """A scripted agent program in its jail, and the scripted referee."""
 
 import contextlib
-import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import playing_agent
 import pytest
 from no_jail import no_jail
+from scripted_agents import CAPS, KERNELS, Playing, UntilGone
 from scripted_referee import COMMAND as REFEREE
 from waiting import comes_true
 
@@ -32,12 +31,6 @@ from sandbox.jail.profiles import WITH_AGENTS, Caps
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
-KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
-"""Kernels for the scripted referee."""
-CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
-
-Playing = Callable[..., Any]
-UntilGone = Callable[[Path], Awaitable[None]]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from scripted_agents import CAPS, Playing, UntilGone
 
 from arena.duel.card import shortened
 from arena.paths import Paths
@@ -24,9 +23,6 @@ from sandbox.machine.processes import cpu_seconds_of_all
 
 pytestmark = [pytest.mark.usefixtures("jailed_agents"), pytest.mark.timeout(400)]
 """The timeout is shorter than a program's time limit, so a test fails if a cap does not end its program."""
-Playing = Callable[..., Any]
-UntilGone = Callable[[Path], Awaitable[None]]
-CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
 """What the honest twin uses: less than every cap, and files and memory together less than the cap of memory."""
 

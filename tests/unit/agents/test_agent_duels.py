@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from model_server import KEY, ModelServer, streamed
+from scripted_agents import KERNELS
 from waiting import PATIENCE_S, comes_true
 
 from arena.duel.card import duel_report, svg_card, text_card
@@ -28,7 +29,6 @@ from sandbox.protocol.verdict import Verdict
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
-KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
 PRICED = {"provider": "anthropic", "model": "cheap", "key_env": "TEST_KEY", "price_in": 1.0, "price_out": 1.0}
 """An answer of the server has 100 input and 50 output tokens, so it costs $0.00015."""
 

@@ -8,13 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import playing_agent
 import pytest
 from model_server import KEY, Line, ModelServer, Seen, call_events, events, protocol_of, streamed
+from scripted_agents import CAPS, Playing, UntilGone
 from waiting import PATIENCE_S
 
 from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
@@ -27,7 +27,7 @@ from arena.settings import AgentSettings, ModelSettings, Settings, load_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import Jail, choose
-from sandbox.jail.profiles import NONE, SOURCE_ROOT, Caps, agent_interpreter
+from sandbox.jail.profiles import NONE, SOURCE_ROOT, agent_interpreter
 from sandbox.protocol.verdict import Verdict
 
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
@@ -35,9 +35,6 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
-CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
-Playing = Callable[..., Any]
-UntilGone = Callable[[Path], Awaitable[None]]
 
 
 def said(played: Any, paths: Paths) -> dict[str, Any]:

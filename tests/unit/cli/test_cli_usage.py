@@ -192,7 +192,6 @@ BAD_USAGE = [
     (["show", "13", "--house", "--json"], ["--json has the text"]),
     (["run", "13", "kernel.py", "--world", "9"], ["9"]),
     (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
-    (["run", "13"], ["KERNEL"]),
     (["watch", "13", "baseline"], ["baseline"]),
     (["walk"], ["walk"]),
     (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
