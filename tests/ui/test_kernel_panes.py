@@ -181,6 +181,11 @@ async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_t
         await pilot.press("y")
         assert app.clipboard.startswith("SyntaxError: invalid syntax\nThe file must define")
         assert 'File "kernel.py", line 7' in app.clipboard
+        for event in events("wrong"):
+            app.screen.apply(event)
+        await until(pilot, lambda: not app.screen.session.changed)
+        told = [line.text.split()[0] for line in app.screen.query_one(LogPane)._lines if "WRONG_RESULT" in line.text]
+        assert told == ["WRONG_RESULT"]  # after the check, and not again at the end
 
 
 def test_rows_of_the_log_start_at_words() -> None:

@@ -15,6 +15,7 @@ from arena.workspace.kernels import KernelLocks
 from sandbox.protocol.events import WorldChanged
 from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S
+from screens.kernel import editing_screen
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.other_sizes_pane import OtherSizesPane
@@ -204,6 +205,23 @@ async def test_without_tabs_title_says_what_is_not_saved(open_app, until, screen
         screen.taken_by = "another app"
         screen.draw(force=True)
         await until(pilot, lambda: " · read-only" in screen_text(app))
+
+
+async def test_unsaved_text_is_written_before_another_editor_opens(open_app, until, type_kernel, monkeypatch) -> None:
+    opened = []
+
+    async def edited(app, settings, path, line) -> str:
+        opened.append((path.read_text(), line))
+        return "no editor here"
+
+    monkeypatch.setattr(editing_screen, "edit_outside", edited)
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass\n# typed")
+        await pilot.press("up")
+        await app.screen.run_action("edit_outside")
+        await until(pilot, lambda: any("no editor here" in str(note.message) for note in app._notifications))
+        assert opened == [("pass\n# typed", 1)]
+        assert not app.screen.editor.dirty
 
 
 KEY = "shift+f8"

@@ -75,7 +75,11 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: any("Already running" in str(note.message) for note in app._notifications))
-        first = screen.session.state.run_id
+        first, session = screen.session.state.run_id, screen.session
+        session.choice, before = Choice(world=4), session.choice
+        assert not session.judges(screen.buffer.kernel)  # it does in the other setting
+        session.choice = before
+        assert session.judges(screen.buffer.kernel)
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "✓ PASS" in screen_text(app))
         assert [entry.run_id for entry in app.screen.entries] == [first]
