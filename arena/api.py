@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from arena.errors import UsageError
 from arena.paths import Paths, find_paths, paths_in
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.runs.engine import Engine
 from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -169,32 +169,27 @@ class Arena:
         _check(options)
         problem = self.problem(name)
         choice = Choice(
-            preset=options.get("preset"),
-            world=options.get("world"),
-            device=options.get("device"),
-            dtype=options.get("dtype"),
-            sizes=options.get("sizes") or {},
+            **{name: value for name, value in options.items() if name in Choice.__struct_fields__ and value}
         )
         file = read_kernel(kernel) if isinstance(kernel, Path) else None
-        text = file.text if file else kernel.source if isinstance(kernel, Kernel) else str(kernel)
+        given = file.kernel if file else kernel if isinstance(kernel, Kernel) else Kernel(str(kernel))
         try:
-            text.encode()
+            given.source.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
                 f"the kernel's text has half a character at position {error.start}, which no file can hold",
                 "take the lone surrogate out",
             ) from None
-        return RunRequest(
+        return view(
+            RunRequest, given,
             problem=problem,
             setting=choose_setting(problem, choice, self.settings),
             kernel_name=file.name if file else "kernel.py",
             kernel_path=str(file.path.absolute()) if file else "",
-            source=text,
-            files=file.files if file else kernel.files if isinstance(kernel, Kernel) else {},
             player=options.get("player", "you"),
             rounds=options.get("rounds"),
             budget_s=options.get("budget_s", self.settings.budget_s),
-        )
+        )  # fmt: skip
 
 
 def _check(options: RunOptions) -> None:

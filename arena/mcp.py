@@ -7,7 +7,7 @@ rounds and budget, and in turn with other arenas on this machine. A caller canno
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from arena.errors import ArenaError, UsageError
@@ -143,20 +143,12 @@ class ArenaTools:
         return "\n".join(lines)
 
     async def _judged(self, problem: Problem, wanted: ToolArguments, kernel: Kernel, timed: bool) -> str:
-        terms, default = self._terms, self._terms.choice
-        choice = replace(
-            default,
-            preset=wanted.preset or default.preset,
-            world=wanted.world if wanted.world is not None else default.world,
-            device=wanted.device or default.device,
-            dtype=wanted.dtype or default.dtype,
-            sizes={**default.sizes, **wanted.sizes},
-        )
+        terms = self._terms
         if wanted.device is not None and wanted.device not in KINDS:
             raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
         access = JudgeAccess(
             self._judge,
-            Task(problem, choose_setting(problem, choice, self._settings)),
+            Task(problem, choose_setting(problem, wanted.over(terms.choice), self._settings)),
             terms.player,
             rounds=terms.rounds,
             budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,

@@ -1,7 +1,8 @@
 """Chooses the problem and the setting of a run from the given options, the settings file and this machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from arena.errors import MachineError, UsageError
 from arena.machine.facts import choose_device, visible_gpus
@@ -15,15 +16,20 @@ CPU_WORLD = 2
 """Default number of CPU ranks: the smallest world with communication."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The given options. Empty or None: taken from the settings, then from the problem and the machine."""
 
     preset: str | None = None
     world: int | None = None
     device: str | None = None
     dtype: str | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = {}
+
+    def over(self, default: "Choice") -> "Choice":
+        """Returns these options, and the default's where one is empty. Sizes of both are joined."""
+        names = Choice.__struct_fields__
+        given = {name: getattr(default if getattr(self, name) in (None, "") else self, name) for name in names}
+        return Choice(**given | {"sizes": default.sizes | self.sizes})
 
 
 def choice_of(setting: Setting, problem: Problem) -> Choice:

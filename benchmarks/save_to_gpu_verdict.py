@@ -1,6 +1,6 @@
 """Measurement: time from a save of a CUDA kernel to its verdicts on all visible GPUs, over the kit's memory and each backend."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting

@@ -6,8 +6,9 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.errors import MachineError, UsageError
 from arena.paths import paths_in, write_atomically

@@ -149,7 +149,7 @@ class Rechecker:
         problem = find_problem(self.catalogue, str(entry.problem_id))
         if problem.slug != entry.slug:
             raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
-        choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
+        choice = Choice(**fields_of(entry, "preset world device dtype"))
         kept = fields_of(header, "kernel_name kernel_path source files player") | fields_of(self, "rounds budget_s")
         return RunRequest(problem=problem, setting=choose_setting(problem, choice, self.settings), **kept)
 

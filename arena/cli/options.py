@@ -194,17 +194,9 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Override a size of the preset; repeatable.",
     )
     @functools.wraps(command)
-    def wrapped(
-        *args: Any,
-        preset: str | None,
-        world: int | None,
-        device: str | None,
-        dtype: str | None,
-        sizes: dict[str, int],
-        **kwargs: Any,
-    ) -> Any:
-        choice = Choice(preset=preset, world=world, device=device, dtype=dtype, sizes=sizes)
-        return command(*args, choice=choice, **kwargs)
+    def wrapped(*args: Any, **given: Any) -> Any:
+        choice = Choice(**{name: given.pop(name) for name in Choice.__struct_fields__})
+        return command(*args, choice=choice, **given)
 
     return wrapped
 

@@ -25,6 +25,7 @@ from arena.profile.profile_process import Profiled, ProfileRequest
 from arena.profile.profiling import keep_profile, ncu_file, profile_lines, profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call, write_trace
+from arena.records.run_record import view
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
 from sandbox.protocol.verdict import ExitCode
@@ -64,15 +65,12 @@ def command(
         require_writable(trace)
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds=0, seconds=None)
-    setting = request.setting
-    wanted = ProfileRequest(
-        setting=setting,
+    wanted = view(
+        ProfileRequest, request,
         kernel_name=Path(request.kernel_name).name,
-        source=request.source,
-        files=request.files,
         readable=[str(folder) for folder in session.settings.problem_folders],
-        peaks=peaks_for(session.paths.calibrations, setting),
-    )
+        peaks=peaks_for(session.paths.calibrations, request.setting),
+    )  # fmt: skip
     if ncu:
         _print_ncu(session, request, wanted, as_json)
         return

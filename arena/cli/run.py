@@ -1,13 +1,12 @@
 """`pkb-arena run` judges a kernel once, `pkb-arena watch` on every save."""
 
 import asyncio
-import dataclasses
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from arena.cli import options
 from arena.cli.display import run_interruptibly
@@ -24,7 +23,7 @@ from arena.cli.output import (
     while_it_is_read,
 )
 from arena.errors import RunCancelled, UsageError
-from arena.records.run_record import RunRecord, json_of
+from arena.records.run_record import RunRecord, json_of, view
 from arena.runs.engine import Engine
 from arena.runs.judge import RunInProgress, RunRequest, judge_to_end
 from arena.runs.other_sizes import OtherSizesProgress, with_other_sizes
@@ -36,7 +35,7 @@ from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, named_kerne
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, Contender, Log, PhaseEnded, PhaseStarted, RunStarted
-from sandbox.protocol.kernel_files import Kernel, kernel_hash
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict, exit_code
 
 STDIN = "-"
@@ -62,18 +61,17 @@ def make_request(
     setting = choose_setting(found, choice, session.settings)
     name, path, text = _kernel(session, found, kernel, setting.device)
     rival = _kernel(session, found, against, setting.device) if against is not None else None
-    return RunRequest(
+    return view(
+        RunRequest, text,
         problem=found,
         setting=setting,
         player=str(kernel) if str(kernel) in (HOUSE, *VARIANTS) else "you",
         kernel_name=name,
         kernel_path=path,
-        source=text.source,
-        files=text.files,
         rounds=rounds,
         budget_s=session.settings.budget_s if seconds is None else seconds,
         versus=Contender(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
-    )
+    )  # fmt: skip
 
 
 def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) -> tuple[str, str, Kernel]:
@@ -232,7 +230,7 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
         engine.subscribe_notices(progress.notice)
         await engine.start()
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
-        watcher = KernelWatcher(kernel, kernel_hash(request.source, request.files))
+        watcher = KernelWatcher(kernel, request.kernel.sha256)
         try:
             await _judge_saves(engine, request, watcher, progress, as_json)
         except BaseExceptionGroup as group:  # a setting that cannot run, or a closed stdout
@@ -254,7 +252,7 @@ async def _judge_saves(
                 progress.clear()
                 complain(save.message, save.advice)
                 continue
-            run = await engine.judge(dataclasses.replace(request, source=save.text, files=save.files))
+            run = await engine.judge(replace(request, source=save.text, files=save.files))
             waiting.create_task(_print_result(run, progress, as_json))
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from msgspec import structs
 
 from arena.cli.display import run_interruptibly
 from arena.cli.options import (
@@ -142,7 +143,7 @@ def command(
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]
-    asked: dict[str, Any] = {key: value for key, value in asdict(choice).items() if value}
+    asked: dict[str, Any] = {key: value for key, value in structs.asdict(choice).items() if value}
     if words:
         asked["problems"] = _slugs(session, words)
     if players is not None:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from arena.duel import events
 from arena.duel.events import DuelHeader, DuelPlayer, Kind
@@ -381,15 +382,10 @@ class Match:
             self.tell(view(events.Measured, found, round=found.rounds, **of))
 
     def _request(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> RunRequest:
-        return RunRequest(
-            problem=self.problem,
-            setting=self.state.header.setting,
-            kernel_name=kernel_name,
-            source=kernel.source,
-            files=kernel.files,
-            player=self.state.header.player(name).name,
-            budget_s=self._budget_s,
-        )
+        header = self.state.header
+        player = header.player(name).name
+        of = {"problem": self.problem, "setting": header.setting, "kernel_name": kernel_name, "player": player}
+        return view(RunRequest, kernel, budget_s=self._budget_s, **of)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

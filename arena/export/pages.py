@@ -66,7 +66,7 @@ def kernel_of_run(path: Path | None) -> Kernel | None:
         header = read_header(path) if path is not None else None
     except (OSError, ValueError):
         return None
-    return Kernel(header.source, header.files) if header is not None else None
+    return header.kernel if header is not None else None
 
 
 def revision(workspace: Workspace, sha256: str) -> Kernel | None:

@@ -6,11 +6,13 @@ Kernels of models are kept as revisions, the best in a file of the model.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from arena.machine.facts import require_jail
 from arena.players.attempts import Attempt, best_of
 from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
+from arena.records.run_record import view
 from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.runs.origin import Origin
 from arena.runs.other_sizes import OtherSizesProgress, ignore, with_other_sizes
@@ -77,7 +79,7 @@ class JudgeAccess(KernelAccess):
         """Returns the origin with its verdict. Judges it if it has none. Raises as `judge`."""
         if origin.judgement is not None:
             return origin
-        request = replace(self._request(origin.kernel, origin.name), player=origin.player, origin="")
+        request = self._request(origin.kernel, origin.name, player=origin.player, origin="")
         return replace(origin, judgement=await judge_to_end(self._judge, request))
 
     async def compare(self) -> Judgement | None:
@@ -91,25 +93,17 @@ class JudgeAccess(KernelAccess):
             return None
         require_jail(self._judge.jail, self._unsafe)
         name = best.judgement.header.kernel_name if best.judgement is not None else "kernel.py"
-        request = replace(self._request(best.answer.kernel, name), versus=origin.rival)
+        request = self._request(best.answer.kernel, name, versus=origin.rival)
         return await judge_to_end(self._judge, request)
 
     async def _run(self, kernel: Kernel, name: str, rounds: int | None) -> Judgement:
         require_jail(self._judge.jail, self._unsafe)
-        return await judge_to_end(self._judge, replace(self._request(kernel, name), rounds=rounds))
+        return await judge_to_end(self._judge, self._request(kernel, name, rounds=rounds))
 
-    def _request(self, kernel: Kernel, name: str) -> RunRequest:
-        return RunRequest(
-            problem=self._task.problem,
-            setting=self._task.setting,
-            kernel_name=name,
-            source=kernel.source,
-            files=kernel.files,
-            player=self._player,
-            rounds=self._rounds,
-            budget_s=self._budget_s,
-            origin=self._task.origin.sha256 if self._task.origin is not None else "",
-        )
+    def _request(self, kernel: Kernel, name: str, **other: Any) -> RunRequest:
+        origin = self._task.origin.sha256 if self._task.origin is not None else ""
+        usual = {"player": self._player, "rounds": self._rounds, "budget_s": self._budget_s, "origin": origin}
+        return view(RunRequest, self._task, kernel, kernel_name=name, **usual | other)
 
     def began(self, header: TraceHeader) -> None:
         self.header = header

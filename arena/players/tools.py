@@ -13,6 +13,7 @@ import sandbox
 from arena.models.answer import kernel_of
 from arena.models.conversation import ARGUMENT_CHARACTERS, Tool, ToolCall, ToolResult, read_template
 from arena.players.feedback import fenced
+from arena.setting_choice import Choice
 from arena.words.untrusted_text import one_line, printable
 from arena.workspace.named_kernels import BASELINE, starter, template_names
 from problems.specification import Problem
@@ -68,7 +69,7 @@ def tool(name: str, description: str, required: Mapping[str, Any], optional: Map
     return Tool(name, " ".join(description.split()), schema)
 
 
-class ToolArguments(msgspec.Struct):
+class ToolArguments(Choice, frozen=True):
     """The arguments of all tools together. The schema of a tool says which of them it takes."""
 
     problem: str | int = ""
@@ -76,11 +77,6 @@ class ToolArguments(msgspec.Struct):
     template: str = BASELINE
     page: str = ""
     source: str = ""
-    preset: str | None = None
-    world: int | None = None
-    device: str | None = None
-    dtype: str | None = None
-    sizes: dict[str, int] = {}
 
 
 def arguments_of(name: str, arguments: Mapping[str, Any], tools: Sequence[Tool]) -> ToolArguments:

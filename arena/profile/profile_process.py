@@ -13,24 +13,17 @@ from arena.paths import ROOT, module_command, module_environment
 from arena.profile.gpu_rules import GpuFigures
 from arena.profile.ncu import NcuProfiled
 from arena.profile.rules import RankFigures
-from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.events import Contender, Setting
 from sandbox.protocol.profile import Outside, RankProfile
 
 
-class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One kernel to profile in one setting."""
+class ProfileRequest(Contender, frozen=True, kw_only=True):
+    """One kernel to profile in one setting. An empty source stands for the baseline, whatever the name."""
 
     setting: Setting
-    kernel_name: str
-    """Shown in tracebacks."""
-    source: str
-    """Empty: the baseline."""
-    files: Files = {}
-    """The other files of a kernel of several files."""
-    readable: list[str] = []
+    readable: list[str] = msgspec.field(default_factory=list)
     """The user's own problem folders."""
-    peaks: dict[str, float] = {}
+    peaks: dict[str, float] = msgspec.field(default_factory=dict)
     """From this machine's calibration; empty if there is none."""
     ncu_file: str = ""
     """Path for Nsight Compute's report of rank 0; empty: uses torch's profiler and the driver's counters."""

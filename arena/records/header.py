@@ -5,11 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from arena.records.json_lines import decoder, read_first, read_later
-from sandbox.protocol.events import AnyEvent, Setting
-from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.events import AnyEvent, Contender, Setting
 
 VERSION = 1
 
@@ -19,7 +16,7 @@ def new_id(at: float | None = None) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(at))}-{secrets.token_hex(4)}"
 
 
-class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="run"):
+class RunHeader(Contender, frozen=True, kw_only=True, tag_field="type", tag="run"):
     """First line of a journal: what was run."""
 
     run_id: str
@@ -29,13 +26,9 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     slug: str
     category: str
     player: str
-    kernel_name: str
     kernel_path: str
     """Empty when the kernel was not read from a file."""
     sha256: str
-    source: str
-    files: Files = {}
-    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     setting: Setting
     preset_sizes: bool = True
     """False when a size of the preset was overridden."""
@@ -50,11 +43,6 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     machine: str = ""
     """Fingerprint of the machine that ran it."""
     version: int = VERSION
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel with all its files."""
-        return Kernel(self.source, self.files)
 
 
 decode_header: Callable[[bytes], RunHeader] = decoder(RunHeader)

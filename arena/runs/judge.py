@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -16,27 +16,20 @@ from arena.records.header import RunHeader, new_id
 from arena.records.json_lines import Journal
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.words.untrusted_text import printable
-from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, Cancelled, Contender, Finished, Judged, Log, Refused, Result, Setting
-from sandbox.protocol.kernel_files import Files, kernel_hash
+from sandbox.protocol.kernel_files import kernel_hash
 from sandbox.protocol.result import harness_error_result
 
 PERSON, SWEEP = 0, 1
 """As `sandbox.referee.lease.Urgency`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class RunRequest(Contender, frozen=True, kw_only=True):
     """One kernel to judge in one setting."""
 
     problem: Problem
     setting: Setting
-    kernel_name: str
-    """Shown in tracebacks; the word `baseline` with an empty source runs the baseline against itself."""
-    source: str
-    files: Files = field(default_factory=dict)
-    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     kernel_path: str = ""
     player: str = "you"
     rounds: int | None = None
@@ -78,7 +71,7 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
     """
     created = time.time()
     problem = request.problem
-    source = request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
+    source = problem.baseline_source if request.is_baseline else request.source
     return view(
         RunHeader, request, problem,
         run_id=new_id(created),

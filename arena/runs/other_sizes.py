@@ -6,9 +6,9 @@ A setting is legal if the problem's own checks and the baseline accept it. A ref
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
 from arena.errors import RunRefused
 from arena.records.report_text import setting_words
@@ -43,7 +43,7 @@ def other_settings(problem: Problem, setting: Setting, chance: random.Random) ->
     seen = {_key(setting)}
     worlds = _worlds(problem, setting)
     for _ in range(100 * DRAWS):
-        other = msgspec.structs.replace(
+        other = replace(
             setting,
             sizes={name: _size(value, chance) for name, value in setting.sizes.items()},
             dtype=chance.choice(problem.dtypes),

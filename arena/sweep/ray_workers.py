@@ -23,7 +23,7 @@ from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import record_of
+from arena.records.run_record import record_of, view
 from arena.runs.engine import Engine
 from arena.runs.judge import SWEEP, RunInProgress, RunRequest, harness_error, header_of
 from arena.sweep.queue import Worker
@@ -32,7 +32,6 @@ from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
-from sandbox.protocol.kernel_files import Files
 
 RESTARTS = 2
 """Restarts of one actor by Ray. The sweep repeats its interrupted run."""
@@ -42,20 +41,13 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
-SENT = ("kernel_name", "source", "files", "player", "rounds", "budget_s")
-"""The fields of a run's request that are sent to a host unchanged."""
-
-
-class RayJob(msgspec.Struct, frozen=True):
+class RayJob(events.Contender, frozen=True, kw_only=True):
     """A run as it is sent to a host."""
 
     slug: str
     version: str
     """Version of the problem; a host whose files differ refuses the run."""
     setting: events.Setting
-    kernel_name: str
-    source: str
-    files: Files
     player: str
     rounds: int | None
     budget_s: float
@@ -95,12 +87,8 @@ class RayHost:
                 events.Refused(run_id="", message=words, advice="install the same pkb-arena on all hosts")
             )
             return
-        request = RunRequest(
-            problem=problem,
-            setting=msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve())),
-            urgency=SWEEP,
-            **{name: getattr(job, name) for name in SENT},
-        )
+        setting = msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve()))
+        request = view(RunRequest, job, problem=problem, setting=setting, urgency=SWEEP)
         run = await (await self._living()).judge(request)
         try:
             async for event in run.events():
@@ -138,12 +126,8 @@ class RemoteJudge:
         await asyncio.to_thread(make_folder, self._paths.runs)
         header = header_of(request, self._machine)
         journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, lambda error: None)
-        job = RayJob(
-            slug=request.problem.slug,
-            version=version_of(request.problem),
-            setting=msgspec.structs.replace(request.setting, problem_dir=""),
-            **{name: getattr(request, name) for name in SENT},
-        )
+        setting = msgspec.structs.replace(request.setting, problem_dir="")
+        job = view(RayJob, request, request.problem, version=version_of(request.problem), setting=setting)
         stream = self._actor.judge.options(num_returns="streaming").remote(msgspec.json.encode(job))
 
         async def cancel(run: RunInProgress) -> None:

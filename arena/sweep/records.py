@@ -30,7 +30,7 @@ CHANGEABLE = ("budget_usd", "seconds")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
-class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
+class SweepPlan(Choice, frozen=True, kw_only=True):
     """The plan of a sweep, as its journal keeps it."""
 
     players: list[str]
@@ -38,11 +38,6 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Slugs, in the order in which they are judged."""
     attempts: int = 1
     """Attempts of every player that is not fixed."""
-    preset: str | None = None
-    world: int | None = None
-    device: str | None = None
-    dtype: str | None = None
-    sizes: dict[str, int] = {}
     rounds: int | None = None
     seconds: float | None = None
     """Time budget of one measurement; None: that of the settings."""
@@ -54,11 +49,6 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Worked examples in a model's prompt."""
     steps: int = 20
     """Kernels that an agent may have judged in one attempt."""
-
-    @property
-    def choice(self) -> Choice:
-        """The requested parts of the setting."""
-        return Choice(self.preset, self.world, self.device, self.dtype, self.sizes)
 
     def changed(self, asked: Mapping[str, Any]) -> "SweepPlan":
         """Returns the plan of a resumed sweep. asked: the fields that the command line names.

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
@@ -152,7 +152,7 @@ class Sweep:
             if not players:
                 return
             try:
-                setting = choose_setting(problem, self.plan.choice, self.settings)
+                setting = choose_setting(problem, self.plan, self.settings)
             except UsageError as error:
                 for player in players:
                     self._leave_out(problem, player, error.message)
@@ -298,7 +298,7 @@ class Sweep:
     async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, job.kernel, job.name)
         if job.rounds is not None:
-            request = replace(request, rounds=job.rounds)
+            request = msgspec.structs.replace(request, rounds=job.rounds)
         try:
             judgement, _ = await judge_at(worker, request)
         except ArenaError as error:
@@ -359,17 +359,16 @@ class Sweep:
 
     def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:
         seconds = self.plan.seconds
-        return RunRequest(
+        return view(
+            RunRequest, kernel,
             problem=task.problem,
             setting=task.setting,
             kernel_name=name,
-            source=kernel.source,
-            files=kernel.files,
             player="you" if player == BASELINE else player,
             rounds=self.plan.rounds,
             budget_s=self.settings.budget_s if seconds is None else seconds,
             urgency=SWEEP,
-        )
+        )  # fmt: skip
 
 
 class _Stop(Exception):

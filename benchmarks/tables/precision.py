@@ -6,12 +6,12 @@ batches, and the half width of either clock's interval, from the pairs timed unt
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from arena.errors import UsageError
 from arena.machine.facts import choose_device

@@ -4,15 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.profile_process import ProfileRequest
 from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
-from arena.records.run_record import RunRecord, result_in
+from arena.records.run_record import RunRecord, result_in, view
 from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
@@ -219,7 +220,7 @@ class KernelSession:
         assert self._request is not None, "can_measure_on says whether there is one"
         factor = MEASURE_ON[min(self._longer, len(MEASURE_ON) - 1)]
         longer = self._longer + 1
-        request = replace(self._request, budget_s=self.services.settings.budget_s * factor)
+        request = structs.replace(self._request, budget_s=self.services.settings.budget_s * factor)
         await self._judge(request)
         self._longer = longer
         return request.budget_s
@@ -234,7 +235,7 @@ class KernelSession:
         assert request is not None, "can_measure_on says whether there is one"
         timed = result is not None and result.outcome == "faster" and request.versus is None
         try:
-            beside = replace(request, versus=None, other_than=self.state.run_id)
+            beside = structs.replace(request, versus=None, other_than=self.state.run_id)
             await self.others.judge(self.services.engine, beside, timed=timed)
         finally:
             self.changed = True
@@ -247,12 +248,11 @@ class KernelSession:
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
-        if judged.kernel_name == BASELINE and not judged.source:
+        if judged.is_baseline:
             return "the baseline against itself"
         if judged.versus is not None:
             return f"{self.state.sha256[:8]} against {_rival_words(judged.versus)}"
-        same = judged.source == kernel.source and judged.files == kernel.files
-        return "" if same else f"revision {self.state.sha256[:8]}"
+        return "" if judged.kernel == kernel else f"revision {self.state.sha256[:8]}"
 
     @property
     def most_s(self) -> float | None:
@@ -260,19 +260,11 @@ class KernelSession:
         return self._request.most_s if self._request is not None else None
 
     def _new_request(self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None) -> RunRequest:
-        settings = self.services.settings
         self._longer = 0
-        return RunRequest(
-            problem=self.problem,
-            setting=self.setting(),
-            kernel_name=name,
-            source=kernel.source,
-            files=kernel.files,
-            kernel_path=path,
-            budget_s=settings.budget_s,
-            live_s=settings.live_s,
-            versus=versus,
-        )
+        return view(
+            RunRequest, kernel, self.services.settings,
+            problem=self.problem, setting=self.setting(), kernel_name=name, kernel_path=path, versus=versus,
+        )  # fmt: skip
 
     def judges(self, kernel: Kernel) -> bool:
         """Whether the run that is queued or in progress is of this kernel, in the setting of the next run."""
@@ -280,7 +272,7 @@ class KernelSession:
         if not self.busy or asked is None or asked.versus is not None or asked.kernel_name == BASELINE:
             return False
         with suppress(ArenaError):
-            return Kernel(asked.source, asked.files) == kernel and asked.setting == self.setting()
+            return asked.kernel == kernel and asked.setting == self.setting()
         return False
 
     async def _judge(self, request: RunRequest, *, queued: bool = False) -> None:

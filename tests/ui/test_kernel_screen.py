@@ -3,10 +3,10 @@
 import os
 import re
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
 import screens.base
