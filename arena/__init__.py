@@ -4,23 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arena.api import Arena, RunOptions
+    from arena.api import Arena, RunOptions, reward
     from arena.errors import ArenaError, MachineError, RunCancelled, RunRefused, UsageError
     from arena.records.run_record import RunRecord
     from sandbox.protocol.verdict import Verdict
 
-_HOMES = {
-    "Arena": "arena.api",
-    "RunOptions": "arena.api",
-    "ArenaError": "arena.errors",
-    "MachineError": "arena.errors",
-    "RunCancelled": "arena.errors",
-    "RunRefused": "arena.errors",
-    "UsageError": "arena.errors",
-    "RunRecord": "arena.records.run_record",
-    "reward": "arena.api",
-    "Verdict": "sandbox.protocol.verdict",
-}
+_HOMES = ("arena.errors", "sandbox.protocol.verdict", "arena.records.run_record", "arena.api")
 
 __all__ = [
     "Arena",
@@ -37,6 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for home in _HOMES if name in __all__ else ():
+        if hasattr(module := importlib.import_module(home), name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ import math
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, TypedDict, Unpack, get_type_hints
+from typing import Annotated, Any, TypedDict, Unpack, get_type_hints
 
 from msgspec import Meta
 
@@ -168,9 +168,8 @@ class Arena:
     def _request(self, name: int | str, kernel: str | Path | Kernel, options: RunOptions) -> RunRequest:
         _check(options)
         problem = self.problem(name)
-        choice = Choice(
-            **{name: value for name, value in options.items() if name in Choice.__struct_fields__ and value}
-        )
+        asked: dict[str, Any] = {name: value for name, value in options.items() if value}
+        choice = Choice(**{name: asked[name] for name in Choice.__struct_fields__ if name in asked})
         file = read_kernel(kernel) if isinstance(kernel, Path) else None
         given = file.kernel if file else kernel if isinstance(kernel, Kernel) else Kernel(str(kernel))
         try:

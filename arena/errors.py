@@ -1,18 +1,4 @@
-"""The arena's errors except those of kernels, as one tree.
-
-ArenaError
-├── UsageError              the request cannot be carried out (exit code 2)
-│   ├── SettingsError       the settings file has an invalid key or value
-│   └── RunRefused          the referee cannot run this setting
-└── MachineError            this machine or its files prevent it (exit code 3)
-    ├── FolderUnwritable    a data folder cannot be created or written
-    ├── KernelUnreadable    a kernel file of a player exists but cannot be read
-    ├── KernelsLocked       another app edits the kernels of this problem
-    ├── StoreError          the index of results cannot be used
-    ├── RefereeFailed       the referee process did not start, or has ended
-    ├── RunCancelled        a run was cancelled before it had a result
-    └── PlayerFailed        a model's provider did not answer, or answered with an error
-"""
+"""The arena's errors except those of kernels."""
 
 from sandbox.protocol.verdict import ExitCode
 

@@ -98,7 +98,7 @@ class ArenaTools:
             tools.tool("compile", _COMPILE, kernel, setting),
             tools.tool(tools.RUN, _RUN, kernel, setting),
             tools.tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
-            tools.kit_docs(),
+            tools.kernel_tools()[-1],
             *([house] if self._terms.house else []),
         )
 

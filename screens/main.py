@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import FrameType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
-    from arena.cli.display import RecordPlan, ServePlan
+    from arena.cli.display import ServePlan
     from arena.demo import DemoScript
 
 
@@ -69,10 +69,10 @@ def _play_demo(script: DemoScript, loop: bool) -> int:
     return run_demo(script, loop)
 
 
-def _record(plan: RecordPlan) -> float:
+def _record(*plan: Any) -> float:
     from screens.record import record
 
-    return record(plan)
+    return record(*plan)
 
 
 def _serve(plan: ServePlan) -> int:

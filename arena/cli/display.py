@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from arena.demo import DemoScript
-    from arena.duel.events import DuelHeader
-    from arena.records.header import RunHeader
-    from arena.settings import Settings
-
 
 T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -50,22 +46,6 @@ class ServePlan:
 
 
 @dataclass(frozen=True)
-class RecordPlan:
-    """The run or duel to record, and how to record it."""
-
-    journal: Path
-    header: RunHeader | DuelHeader
-    target: Path
-    """Its suffix is .cast or .svg."""
-    size: tuple[int, int]
-    """Columns and lines."""
-    speed: float
-    theme: str
-    """Empty: the theme of the settings."""
-    settings: Settings
-
-
-@dataclass(frozen=True)
 class Display:
     """Passed to `arena.cli.main` by a program that can draw. Without one, commands work and the app does not open."""
 
@@ -76,8 +56,8 @@ class Display:
     """
     play_demo: Callable[[DemoScript, bool], int] | None = None
     """Plays a demo to its end, repeatedly if True, or until the user quits. Returns the exit code."""
-    record: Callable[[RecordPlan], float] | None = None
-    """Writes a run or a duel as a recording. Returns its length in seconds."""
+    record: Callable[..., float] | None = None
+    """Writes a run or a duel as a recording: `screens.record.record`. Returns its length in seconds."""
     serve: Callable[[ServePlan], int] | None = None
     """Serves the app to browsers until it is interrupted. Returns the exit code."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.display import Display, RecordPlan, display_of, drawn_by
+from arena.cli.display import display_of, drawn_by
 from arena.cli.duel import tell_duel
 from arena.cli.options import complete_result, file_option, json_option, number_option, open_session
 from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
@@ -88,10 +88,11 @@ def command(
         raise UsageError(f"{run} is a duel, of many kernels", "--source prints the kernel of a run")
     if record is not None:
         journal, header = duel or _run_of(_recordable(_journal(run)))
-        plan = RecordPlan(
-            journal, header, check_target(record), parse_size(size), speed or 1.0, theme, open_session().settings
-        )
-        _record(display_of(ctx), plan, as_json)
+        target, shape = check_target(record), parse_size(size)
+        draw = drawn_by(display_of(ctx).record, "record with `pkb-arena replay --record`")
+        seconds = draw(journal, header, target, shape, speed or 1.0, theme, open_session().settings)
+        found = {"file": str(target), "seconds": round(seconds, 3), "bytes": target.stat().st_size}
+        print_found(as_json, found, f"{target}: {seconds:.0f} s, {target.stat().st_size >> 10} KiB")
         return
     if duel is not None:
         tell_duel(*duel, speed, as_json)
@@ -141,14 +142,6 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
     except (OSError, ValueError) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) else ""
         raise UsageError(f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace") from None
-
-
-def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
-    record = drawn_by(display.record, "record with `pkb-arena replay --record`")
-    seconds = record(plan)
-    size = plan.target.stat().st_size
-    found = {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": size}
-    print_found(as_json, found, f"{plan.target}: {seconds:.0f} s, {size >> 10} KiB")
 
 
 def _journal(run: str) -> Path:

@@ -3,17 +3,18 @@
 A kernel is judged if it is in the model's answer, or if the model passes it to the tool `run`. Both are attempts.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from arena.errors import ArenaError
 from arena.models.answer import ModelAnswer
-from arena.models.conversation import Message, ToolCall, ToolResult
+from arena.models.conversation import Message, Tool, ToolCall, ToolResult, read_template
 from arena.models.model import ModelClient
 from arena.players.attempts import Attempt
 from arena.players.feedback import next_turn
 from arena.players.player import KernelAccess
 from arena.players.prompt import Prompt
-from arena.players.tools import NO_ARGUMENTS, KernelTools
+from arena.players.tools import CALLS, NO_ARGUMENTS, Misused, kernel_tools, read_call, result
 from arena.players.trace import Called, Returned, TraceRecorder
 from arena.players.workbench import Workbench
 from sandbox.protocol.kernel_files import Kernel
@@ -84,9 +85,8 @@ class Agent(Workbench):
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
             conversation = next_turn(conversation, self.attempts)
-        tools = self._tools()
-        if tools is not None:
-            conversation = conversation.offering(*tools.tools)
+        tools, left = self._tools(), CALLS
+        conversation = conversation.offering(*tools)
         began = len(self.attempts)
         self.book()
         self.recorder.ask(began + 1, conversation)
@@ -94,15 +94,16 @@ class Agent(Workbench):
             answer = await self.client.answer(
                 conversation, lambda piece: self.recorder.piece(piece, self.client.budget.spent)
             )
-            if tools is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
+            if not tools or not answer.calls or answer.finish.reason in ("budget", "refusal"):
                 break
-            if tools.left <= 0:  # the last results stated that no calls are left
+            if left <= 0:  # the last results stated that no calls are left
                 break
             results = []
             for call in answer.calls:
                 if len(self.attempts) >= self.access.steps:
                     return answer
-                results.append(await self._call(tools, call))
+                results.append(await self._call(tools, call, left))
+                left -= 1
             if len(self.attempts) >= self.access.steps:
                 return answer
             said = Message("assistant", answer.text, answer.calls, kept=answer.kept)
@@ -122,19 +123,23 @@ class Agent(Workbench):
 
     # --- tools -----------------------------------------------------------------------------------------------
 
-    def _tools(self) -> KernelTools | None:
-        """Creates the tools for one step. Independent samples get none: results would leak into the next sample."""
-        if not (self.access.judges and self.feedback) or not self.client.takes_tools:
-            return None
-        return KernelTools(self.run, self.build)
+    def _tools(self) -> tuple[Tool, ...]:
+        """Returns the tools for one step. Independent samples get none: results would leak into the next sample."""
+        return kernel_tools() if self.access.judges and self.feedback and self.client.takes_tools else ()
 
-    async def _call(self, tools: KernelTools, call: ToolCall) -> ToolResult:
+    async def _call(self, tools: Sequence[Tool], call: ToolCall, left: int) -> ToolResult:
+        """left: calls that are left until the next answer."""
         self.recorder.emit(Called(tool=call.name, arguments=call.arguments))
         if call.arguments.strip() in NO_ARGUMENTS:
             self._warn_once(LOST_ARGUMENTS)
-        result = await tools.call(call)
-        self.recorder.emit(Returned(tool=result.name, text=result.text, error=result.error))
-        return result
+        error = left <= 0
+        try:
+            text = read_template("no_calls") if error else await self.use(call.name, read_call(call, tools))
+        except Misused as misuse:
+            text, error = f"{call.name or 'the call'}: {misuse}", True
+        told = result(call.name, text, error, call.call_id)
+        self.recorder.emit(Returned(tool=told.name, text=told.text, error=told.error))
+        return told
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Union
 
 from arena.models.answer import ModelAnswer
 from arena.records.code_hash import code_hash
@@ -12,6 +12,9 @@ from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
+
+if TYPE_CHECKING:
+    from arena.players.writing_state import KernelState
 
 GAIN = 1.02
 """Smallest ratio of two speedups that counts as a gain. Two runs of the same kernel differ by about this ratio."""
@@ -71,22 +74,8 @@ def counts(outcome: str, report: RunRecord | None) -> bool:
     return outcome != "budget" and (report is None or report.verdict is not Verdict.HARNESS_ERROR)
 
 
-class Judged(Protocol):
-    """A kernel, and its report if it was judged."""
-
-    @property
-    def source(self) -> str:
-        """The kernel's text."""
-
-    @property
-    def files(self) -> Files:
-        """The other files of a kernel of several files."""
-
-    @property
-    def report(self) -> RunRecord | None:
-        """The run's report."""
-
-
+Judged = Union[Attempt, "KernelState"]
+"""A kernel, and its report if it was judged."""
 Kernel = TypeVar("Kernel", bound=Judged)
 
 

@@ -3,7 +3,7 @@
 A wrong call also gets a text as its result. Only a failed harness raises.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,9 +28,6 @@ RESULT_CHARACTERS = 24_000
 NO_ARGUMENTS = ("", "{}", "null")
 """Arguments of a call whose provider lost them: every tool of a model needs some."""
 
-Work = Callable[[Kernel], Awaitable[str]]
-"""Judges or builds a kernel, and returns the result as text. Raises ArenaError if the harness fails."""
-
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
 PAGES = ("symm", "cpp", "cuda", *backend_names(), *_HEADERS)
@@ -44,7 +41,7 @@ KERNEL_WORDS = (
 
 
 class ToolSet(Protocol):
-    """The tools of a tool server, for a user's own agent (`arena_tools.py`) or a player's task (`task_tools.py`)."""
+    """The tools of a tool server, for a user's own agent or a program's task."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -106,9 +103,12 @@ def find_tool(name: str, tools: Sequence[Tool]) -> Tool:
     return found
 
 
-def kit_docs() -> Tool:
-    """Returns the tool that reads a page about the kit."""
-    return tool("kit_docs", read_template("tool_kit_docs"), {"page": TEXT | {"enum": list(PAGES)}}, {})
+def kernel_tools() -> tuple[Tool, Tool, Tool]:
+    """Returns the tools that every player has: compile a kernel, run it, read a page about the kit."""
+    kernel, page = {"source": TEXT | {"description": KERNEL_WORDS}}, {"page": TEXT | {"enum": list(PAGES)}}
+    of = {"compile": kernel, RUN: kernel, "kit_docs": page}
+    compiles, runs, reads = (tool(name, read_template(f"tool_{name}"), needs, {}) for name, needs in of.items())
+    return compiles, runs, reads
 
 
 def result(name: str, text: str, error: bool = False, call_id: str = "") -> ToolResult:
@@ -153,52 +153,15 @@ def page_text(name: str) -> str:
     return read_template(f"kit_{name}")
 
 
-class KernelTools:
-    """The tools of a model between two of its answers: compile a kernel, run it, read about the kit."""
+def read_call(call: ToolCall, tools: Sequence[Tool]) -> ToolArguments:
+    """Returns the arguments of a model's call of one of these tools. Arguments that no tool has are ignored.
 
-    def __init__(self, run: Work, build: Work) -> None:
-        self._work = {"compile": build, RUN: run}
-        self.left = CALLS
-        """Calls left until the next answer."""
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools that are offered."""
-        kernel = {"source": TEXT | {"description": KERNEL_WORDS}}
-        return (
-            *(self._tool(name, kernel) for name in self._work),
-            self._tool("kit_docs", {"page": TEXT | {"enum": list(PAGES)}}),
-        )
-
-    def _tool(self, name: str, properties: dict[str, Any]) -> Tool:
-        schema = {"type": "object", "properties": properties, "required": list(properties)}
-        return Tool(name, read_template(f"tool_{name}"), schema)
-
-    async def call(self, call: ToolCall) -> ToolResult:
-        """Runs a call.
-
-        Raises:
-            ArenaError: the harness failed.
-        """
-        if self.left <= 0:
-            return result(call.name, read_template("no_calls"), True, call.call_id)
-        self.left -= 1
-        try:
-            return result(call.name, await self._answer(call), False, call.call_id)
-        except Misused as error:
-            return result(call.name, f"{call.name or 'the call'}: {error}", True, call.call_id)
-
-    async def _answer(self, call: ToolCall) -> str:
-        arguments = _read(call, find_tool(call.name, self.tools))
-        if call.name == "kit_docs":
-            return page_text(arguments.page)
-        return await self._work[call.name](kernel_in(arguments.source))
-
-
-def _read(call: ToolCall, offered: Tool) -> ToolArguments:
+    Raises:
+        Misused: there is no such tool, or its arguments are too long or no object of the right types.
+    """
+    needed = ", ".join(find_tool(call.name, tools).parameters["required"])
     if len(call.arguments) >= ARGUMENT_CHARACTERS:
         raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
-    needed = ", ".join(offered.parameters["required"])
     if call.arguments.strip() in NO_ARGUMENTS:
         raise Misused(f"no arguments arrived; it needs `{needed}`")
     try:

@@ -9,6 +9,7 @@ from arena.models.conversation import Finish
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.feedback import build_words, fenced_kernel, verdict_words
 from arena.players.player import KernelAccess
+from arena.players.tools import RUN, ToolArguments, kernel_in, page_text
 from arena.players.trace import Answered, Judged, TraceRecorder
 from arena.records.run_record import view
 from sandbox.protocol.kernel_files import Kernel
@@ -59,6 +60,18 @@ class Workbench:
         self.attempts.append(made)
         self.access.attempted(made)
         return made
+
+    async def use(self, name: str, wanted: ToolArguments) -> str:
+        """Does the work of one of `kernel_tools`.
+
+        Raises:
+            Misused: there is no such page, or no kernel in the arguments.
+            ArenaError: the harness failed.
+        """
+        if name == "kit_docs":
+            return page_text(wanted.page)
+        kernel = kernel_in(wanted.source)
+        return await (self.run if name == RUN else self.build)(kernel)
 
     async def run(self, kernel: Kernel) -> str:
         """Does the work of the tool `run`."""

@@ -90,7 +90,7 @@ def on_gpus(
     size: str = "",
 ) -> PlannedRun:
     """A run on `world` GPUs; None: on all of them. size: the size in words."""
-    choice = Choice(preset=preset, world=world, device="cuda", sizes=sizes or {})
+    choice = Choice(preset=preset, world=world, device="cuda", sizes=dict(sizes or {}))
     return PlannedRun(problem, kernel, choice, size)
 
 

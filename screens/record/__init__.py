@@ -13,7 +13,6 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from arena.cli.display import RecordPlan
 from arena.duel.events import DuelHeader
 from arena.duel.journal import read_duel
 from arena.errors import UsageError
@@ -181,26 +180,35 @@ def _ended(recording: Recording) -> Recording:
     return recording
 
 
-def record(plan: RecordPlan) -> float:
-    """Plays the plan's journal and writes it to the plan's target. Returns the recording's length in seconds.
+def record(
+    journal: Path,
+    header: RunHeader | DuelHeader,
+    target: Path,
+    size: tuple[int, int],
+    speed: float,
+    theme: str,
+    settings: Settings,
+) -> float:
+    """Plays a journal and writes it to a file, .cast or .svg. Returns the recording's length in seconds.
+
+    size: columns and lines. theme: empty for that of the settings.
 
     Raises:
         UsageError: there is no such theme.
         FolderUnwritable: the file cannot be written.
     """
-    theme = plan.theme or plan.settings.theme or DEFAULT
-    header = plan.header
+    theme = theme or settings.theme or DEFAULT
     if isinstance(header, DuelHeader):
-        work = record_duel(plan.journal, header, plan.settings, plan.size, theme, plan.speed)
+        work = record_duel(journal, header, settings, size, theme, speed)
     else:
-        work = record_run(plan.journal, header, plan.settings, plan.size, theme, plan.speed)
+        work = record_run(journal, header, settings, size, theme, speed)
     recording = asyncio.run(work)
-    if plan.target.suffix.lower() == ".cast":
+    if target.suffix.lower() == ".cast":
         text = "\n".join(asciicast(recording, header.created)) + "\n"
     else:
         found = next((each for each in load_themes((FOLDER,))[0] if each.name == theme), None)
         foreground = (found.foreground if found else None) or "#c8d0d8"
         background = (found.background if found else None) or "#0f1318"
         text = animated_svg(recording, foreground, background)
-    write_named_file(plan.target, text)
+    write_named_file(target, text)
     return recording.length

@@ -11,7 +11,7 @@ import msgspec
 
 from arena.errors import ArenaError, PlayerFailed
 from arena.models.budget import Budget, Spent, price_words
-from arena.models.conversation import Text, Tool, ToolResult, fill_template, read_template
+from arena.models.conversation import Text, Tool, ToolResult, fill_template
 from arena.players import tools
 from arena.players.feedback import attempt_row
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task, trace_header
@@ -51,16 +51,16 @@ class TaskTools(Workbench):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        kernel = {"source": tools.TEXT | {"description": tools.KERNEL_WORDS}}
+        compiles, runs, reads = tools.kernel_tools()
         return (
             tools.tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
             tools.tool(
                 "new", "The text of a starter kernel.", {}, {"template": tools.TEXT | {"enum": template_names()}}
             ),
-            tools.tool("compile", read_template("tool_compile"), kernel, {}),
-            tools.tool(tools.RUN, read_template("tool_run"), kernel, {}),
+            compiles,
+            runs,
             tools.tool("history", "Your attempts so far.", {}, {}),
-            tools.kit_docs(),
+            reads,
         )
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -91,16 +91,11 @@ class TaskTools(Workbench):
                 return tools.starter_text(self._problem, wanted.template)
             case "history":
                 return "\n".join(map(attempt_row, self.attempts)) or "No attempts yet."
-            case "kit_docs":
-                return tools.page_text(wanted.page)
-        kernel = tools.kernel_in(wanted.source)
-        if name == bridge.LEFT and any(attempt.answer.kernel == kernel for attempt in self.attempts):
-            return "Already submitted."
-        if name == "compile":
-            return await self.build(kernel)
-        if len(self.attempts) >= self.access.steps:
-            return "No attempts are left. The best of your kernels is the one that counts."
-        return await self.run(kernel)
+            case bridge.LEFT if tools.kernel_in(wanted.source) in [each.answer.kernel for each in self.attempts]:
+                return "Already submitted."
+            case bridge.LEFT | tools.RUN if len(self.attempts) >= self.access.steps:
+                return "No attempts are left. The best of your kernels is the one that counts."
+        return await self.use(tools.RUN if name == bridge.LEFT else name, wanted)
 
 
 BUDGET = "budget"
