@@ -117,11 +117,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
     theme: Annotated[str, Meta(description="Colours of the app.")] = "dark"
     device: Annotated[
-        str,
-        Meta(
-            description="Where kernels run: auto takes the GPUs if there are any, else CPU ranks.",
-            pattern="^(auto|cpu|cuda)$",
-        ),
+        str, Meta(description="Where kernels run: auto takes the GPUs if there are any, else CPU ranks.")
     ] = "auto"
     world: Annotated[
         int,

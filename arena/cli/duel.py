@@ -27,7 +27,7 @@ from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import require_writable, write_named_file
-from arena.players.player import PlayerKind
+from arena.players.player import PlayerKind, PlayerSetup, Task
 from arena.records.report_text import verdict_span
 from arena.records.voids import DAMAGED_ADVICE, read_voids
 from arena.runs.engine import Engine
@@ -161,16 +161,8 @@ def duel(
     session = open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
-    players = duel_players(
-        (left, right),
-        (left_name, right_name),
-        found,
-        setting,
-        session.settings,
-        session.catalogue,
-        session.paths,
-        budget_usd,
-    )
+    setup = PlayerSetup(session.settings, session.catalogue, session.paths)
+    players = duel_players((left, right), (left_name, right_name), Task(found, setting), setup, budget_usd)
     if budget_usd is not None and all(player.model is None for player in players):
         raise UsageError(
             "--budget limits what models and agent programs spend, and neither player spends anything", "leave it out"

@@ -21,6 +21,7 @@ from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError, why
 from arena.paths import Paths, paths_in
+from arena.players.player import PlayerSetup, Task
 from arena.records.voids import read_voids
 from arena.runs.engine import Engine, temporary_engine
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -219,9 +220,8 @@ class Performance:
     async def _play_live(self, number: int, scene: Scene) -> None:
         problem = find_problem(self.catalogue, str(scene.problem))
         setting = choose_setting(problem, Choice(), self.settings)
-        players = duel_players(
-            (scene.left, scene.right), ("you", "guest"), problem, setting, self.settings, self.catalogue, self.paths
-        )
+        setup = PlayerSetup(self.settings, self.catalogue, self.paths)
+        players = duel_players((scene.left, scene.right), ("you", "guest"), Task(problem, setting), setup)
         header = new_header(problem, setting, players, rounds=MODEL_ROUNDS)
         self.stage = DemoStage(
             "problem",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -22,12 +23,10 @@ from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafte
 from arena.records.header import new_id
 from arena.records.run_record import RunRecord, view
 from arena.runs.judge import Judge, Judgement, RunInProgress, RunRequest, judge_to_end, judge_to_verdict
-from arena.settings import Settings
 from arena.words.headline import headline_so_far
 from arena.words.untrusted_text import printable
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, HOUSE
-from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import (
     AnyEvent,
@@ -56,14 +55,7 @@ _KINDS: dict[PlayerKind, Kind] = {
 
 
 def duel_players(
-    words: tuple[str, str],
-    owners: tuple[str, str],
-    problem: Problem,
-    setting: Setting,
-    settings: Settings,
-    catalogue: Catalogue,
-    paths: Paths,
-    budget_usd: float | None = None,
+    words: tuple[str, str], owners: tuple[str, str], task: Task, setup: PlayerSetup, budget_usd: float | None = None
 ) -> Players:
     """Creates the players for two names or paths. May take seconds: see `make_player`.
 
@@ -72,8 +64,7 @@ def duel_players(
     Raises:
         UsageError, MachineError: a player cannot play this problem in this setting.
     """
-    task = Task(problem, setting)
-    setups = [PlayerSetup(settings, catalogue, paths, BudgetPool(budget_usd)) for _ in words]
+    setups = [dataclasses.replace(setup, pool=BudgetPool(budget_usd)) for _ in words]
     left, right = map(make_player_or_file, words, owners, [task, task], setups)
     return left, right
 

@@ -5,7 +5,7 @@ from statistics import median
 import msgspec
 
 from arena.errors import ArenaError, refusal
-from arena.machine.finding import MachineFinding
+from arena.machine.finding import MachineFinding, limited, ok
 from arena.paths import Paths
 from arena.words.headline import WHERE
 from sandbox.machine.devices import kind_of
@@ -53,9 +53,9 @@ def clock_finding(paths: Paths) -> MachineFinding:
     try:
         found = clock_resolutions(paths)
     except ArenaError as error:
-        return MachineFinding("clocks", "limited", error.message, error.advice)
+        return limited("clocks", error.message, error.advice)
     if not found:
-        return MachineFinding("clocks", "limited", "not known before the first run", "run any kernel")
+        return limited("clocks", "not known before the first run", "run any kernel")
     words = "; ".join(_words([each for each in found if each.device == device]) for device in _devices(found))
     noisy = [
         device
@@ -63,13 +63,9 @@ def clock_finding(paths: Paths) -> MachineFinding:
         if min(each.detectable_percent for each in found if each.device == device) > NOISY_PERCENT
     ]
     if noisy:
-        return MachineFinding(
-            "clocks",
-            "limited",
-            words,
-            "to reduce noise: a quieter machine, fewer ranks than cores, or `run --seconds 10`",
-        )
-    return MachineFinding("clocks", "ok", words)
+        advice = "to reduce noise: a quieter machine, fewer ranks than cores, or `run --seconds 10`"
+        return limited("clocks", words, advice)
+    return ok("clocks", words)
 
 
 def _devices(found: list[ClockResolution]) -> list[str]:

@@ -13,6 +13,7 @@ from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.players.make_player import AGENT, MODEL, FilePlayer
+from arena.players.player import PlayerSetup, Task
 from arena.records.run_record import fields_of
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernel_folder import shown_name
@@ -311,8 +312,8 @@ def make_players(services: Services, problem: Problem, plan: DuelPlan) -> DuelSt
     setting = choose_setting(problem, plan.choice or Choice(), services.settings)
     words = (_word(services, problem, plan, plan.left), _word(services, problem, plan, plan.right))
     owners = (plan.left, plan.right)
-    settings, catalogue, paths = services.settings, services.catalogue, services.paths
-    players = duel_players(words, owners, problem, setting, settings, catalogue, paths, plan.budget_usd)
+    setup = PlayerSetup(services.settings, services.catalogue, services.paths)
+    players = duel_players(words, owners, Task(problem, setting), setup, plan.budget_usd)
     return plan, setting, players
 
 

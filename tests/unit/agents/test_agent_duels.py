@@ -16,7 +16,7 @@ from arena.duel.journal import duel_records, read_duel
 from arena.duel.match import Match, duel_players, new_header
 from arena.paths import Paths
 from arena.players.make_player import ModelPlayer
-from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
+from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program import player as program_player
 from arena.players.program.player import ProgramPlayer
 from arena.players.trace import Returned, read_trace
@@ -46,7 +46,7 @@ def settings_for(model_server: ModelServer, command: list[str], **variables: str
 
 def player_for(word: str, settings: Settings, paths: Paths, budget_usd: float | None = None) -> Player:
     words, owners = (word, "baseline"), ("you", "guest")
-    return duel_players(words, owners, PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd)[0]
+    return duel_players(words, owners, Task(PROBLEM, SETTING), PlayerSetup(settings, CATALOGUE, paths), budget_usd)[0]
 
 
 class Wrong(Player):

@@ -34,7 +34,7 @@ from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.paths import Paths
 from arena.players.make_player import FilePlayer
-from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
+from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.records.index import Store
 from arena.records.json_lines import append_line
 from arena.records.run_record import view
@@ -79,7 +79,7 @@ def player_for(
     word: str, paths: Paths, owner: str = "you", setting: Setting = SETTING, problem: Problem = PROBLEM
 ) -> Player:
     words, owners = (word, "baseline"), (owner, "guest")
-    return duel_players(words, owners, problem, setting, Settings(), CATALOGUE, paths)[0]
+    return duel_players(words, owners, Task(problem, setting), PlayerSetup(Settings(), CATALOGUE, paths))[0]
 
 
 class Fails(Player):
