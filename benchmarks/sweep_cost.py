@@ -31,6 +31,7 @@ from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
 from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 STORED = (100, 1000, 10_000)
@@ -155,7 +156,7 @@ class _Writer(Player):
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
         text = f"# {task.problem.slug} {task.attempt}\n"
-        return Submission(text + "#" * (KERNEL_BYTES - len(text)))
+        return Submission(Kernel(text + "#" * (KERNEL_BYTES - len(text))))
 
 
 class InstantJudge:

@@ -100,7 +100,7 @@ def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
     if plan.output is None:
         return save_best(workspace, plan.problem, access.header.player, best)
     make_folder(plan.output.absolute().parent, NAMED)
-    if best.answer.files:
+    if best.kernel.files:
         return _write_folder(plan.output.with_suffix(""), best.answer.kernel)
     write_named_file(plan.output, best.answer.source)
     return plan.output

@@ -115,7 +115,7 @@ def command(
         if isinstance(event, events.Finished) and not as_json:
             print_report(record_of(header, event.result), _overridden(header))
             voids = read_voids(open_session().paths.voids)
-            if (void := voids.of(header.run_id, code_hash(header.source, header.files))) is not None:
+            if (void := voids.of(header.run_id, code_hash(header.kernel))) is not None:
                 print_line(void.words)
 
 

@@ -18,7 +18,6 @@ from arena.records.run_record import fields_of, view
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
 from arena.workspace.kernel_folder import shown_text
-from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -81,7 +80,7 @@ def tell_trace(path: Path, as_json: bool, source: bool) -> None:
 
 def _best_source(events: list[trace.AnyTraceEvent]) -> str:
     answers = [event for event in events if isinstance(event, trace.Answered) and event.source]
-    sources = {event.step: shown_text(Kernel(event.source, event.files)) for event in answers}
+    sources = {event.step: shown_text(event.kernel) for event in answers}
     best = next((event.best_step for event in events if isinstance(event, trace.Ended)), None)
     return sources.get(best or 0) or next(iter(sources.values()), "")
 

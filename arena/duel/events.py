@@ -7,7 +7,7 @@ import msgspec
 
 from arena.records.json_lines import decoder
 from sandbox.protocol.events import Interval, Setting
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
 VERSION = 1
@@ -119,7 +119,11 @@ class Submitted(SideEvent, tag="submitted", frozen=True, kw_only=True):
     sha256: str
     source: str
     files: Files = {}
-    """The other files of a kernel of several files."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with all its files."""
+        return Kernel(self.source, self.files)
 
 
 WAITING = "waiting"

@@ -162,7 +162,7 @@ def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> V
                 case KernelJudged() if (event.side, event.attempt) in rests_on:
                     marks.append(voids.of(event.run_id, ""))
                 case Submitted() if (event.side, event.attempt) in rests_on:
-                    marks.append(voids.of("", code_hash(event.source, event.files)))
+                    marks.append(voids.of("", code_hash(event.kernel)))
     return next((mark for mark in marks if mark is not None), None)
 
 

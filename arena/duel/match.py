@@ -307,11 +307,11 @@ class Match:
 
     def submit_last(self, name: events.SideName, last: Submission) -> asyncio.Task[Judgement] | None:
         """Submits a player's last kernel, unless it was submitted before, the player gave up, or the duel is over."""
-        known = [(attempt.source, attempt.files) for attempt in self.state.side(name).attempts]
+        known = [attempt.kernel for attempt in self.state.side(name).attempts]
         out = self.state.over or self._why.get(name) == "gave up"
-        if out or last.source is None or (last.source, last.files) in known:
+        if out or last.kernel is None or last.kernel in known:
             return None
-        return self._submit(name, Kernel(last.source, last.files), last.file_name)
+        return self._submit(name, last.kernel, last.file_name)
 
     async def submit(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> Judgement:
         """Judges a kernel in its turn. The run continues if the caller is cancelled."""
@@ -416,8 +416,8 @@ class Match:
             tell_round(event)
 
         ours, theirs = (f"{_file_name(self.state.header.player(name).name)}.py" for name in events.SIDES)
-        rival = Contender(theirs, right.source, right.files)
-        request = self._request("left", Kernel(left.source, left.files), ours)
+        rival = Contender(theirs, right.kernel.source, right.kernel.files)
+        request = self._request("left", left.kernel, ours)
         request = replace(request, budget_s=self._budget_s * FINAL_BUDGET, versus=rival)
         result = (await judge_to_end(self._judge, request, listen)).result
         if not result.rival or result.verdict is Verdict.HARNESS_ERROR:

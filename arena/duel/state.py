@@ -11,7 +11,7 @@ from arena.records.ranking import Measurement, Ranked, ranked
 from arena.records.run_record import fields_of
 from arena.words.headline import by_clock
 from sandbox.protocol.events import Interval, Result
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 
@@ -24,9 +24,7 @@ class AttemptState:
 
     number: int
     sha256: str
-    source: str
-    files: Files = field(default_factory=dict)
-    """The other files of a kernel of several files."""
+    kernel: Kernel
     phase: str = ""
     """Phase of its run, or why it has none; empty before and after it."""
     samples: list[events.Measured] = field(default_factory=list)
@@ -165,7 +163,7 @@ def _measurement(attempt: AttemptState) -> Measurement | None:
     judged = attempt.judged
     if judged is None or judged.speedup is None:
         return None
-    return Measurement(code_hash(attempt.source, attempt.files), judged.speedup, judged.clock)
+    return Measurement(code_hash(attempt.kernel), judged.speedup, judged.clock)
 
 
 def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
@@ -190,7 +188,7 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
         case events.Said():
             side.said = event.text
         case events.Submitted():
-            side.attempts.append(AttemptState(event.attempt, event.sha256, event.source, event.files))
+            side.attempts.append(AttemptState(event.attempt, event.sha256, event.kernel))
             side.writing = 0
         case events.Left():
             if not side.left or event.reason == "gave up":  # a side may also give up after its end

@@ -118,8 +118,8 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
             match line:
                 case SweepSession():
                     machines |= {machine.digest: str(machine) for machine in line.machines}
-                case Written() if line.source:
-                    written[line.cell.digest] = Kernel(line.source, line.files)
+                case Written() if line.source and line.kernel is not None:
+                    written[line.cell.digest] = line.kernel
                 case CellResult():
                     results[line.key] = line
     except OSError as error:
@@ -163,7 +163,7 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
     for event in read_trace(path):
         match event:
             case Answered():
-                kernels[event.step] = Kernel(event.source, event.files)
+                kernels[event.step] = event.kernel
             case Counted():
                 spent = event.spent
             case Judged():
@@ -187,7 +187,7 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
         report=found,
         spent=spent,
         trace=path,
-        void=voids.of(found.run_id, code_hash(kernel.source, kernel.files)) if found is not None else None,
+        void=voids.of(found.run_id, code_hash(kernel)) if found is not None else None,
     )  # fmt: skip
     return attempt, {run for each in judged.values() for run in _runs(each)}
 

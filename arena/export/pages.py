@@ -232,8 +232,7 @@ def _answer(event: trace.Answered) -> Markup:
 def _kernel(events: Sequence[_Event], workspace: Workspace) -> Kernel | None:
     """Returns the kernel that was judged, with all its files; else the one that was submitted."""
     judged = next((event.report.sha256 for event in events if isinstance(event, trace.Judged)), "")
-    answers = (event for event in events if isinstance(event, trace.Answered) and event.source)
-    written = next((Kernel(event.source, event.files) for event in answers), None)
+    written = next((each.kernel for each in events if isinstance(each, trace.Answered) and each.source), None)
     return revision(workspace, judged) or written
 
 

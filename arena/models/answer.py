@@ -12,7 +12,7 @@ from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
 from arena.models.fences import Block, blocks_of, is_python, opens_block, parses, read_answer
 from arena.models.other_forms import WRITES_CALLS_AS_TEXT, is_kernel, other_forms
-from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, is_file_name
+from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
 
 _FENCE = "`" * 3
 _AGAIN = "\n(The answer was begun again.)\n\n"
@@ -48,11 +48,6 @@ class ModelAnswer:
     def source(self) -> str:
         """The kernel's text; empty if there is none. In a truncated answer only complete blocks count."""
         return self.kernel.source
-
-    @property
-    def files(self) -> Files:
-        """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
-        return self.kernel.files
 
     @property
     def kernel(self) -> Kernel:

@@ -3,18 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TypeVar
 
 from arena.models.answer import ModelAnswer
+from arena.models.budget import Spent
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
-
-if TYPE_CHECKING:
-    from arena.players.writing_state import KernelState
 
 GAIN = 1.02
 """Smallest ratio of two speedups that counts as a gain. Two runs of the same kernel differ by about this ratio."""
@@ -64,9 +62,9 @@ class Attempt:
         return self.answer.source
 
     @property
-    def files(self) -> Files:
-        """The other files of a kernel of several files."""
-        return self.answer.files
+    def kernel(self) -> Kernel:
+        """The kernel with all its files."""
+        return self.answer.kernel
 
 
 def counts(outcome: str, report: RunRecord | None) -> bool:
@@ -74,9 +72,26 @@ def counts(outcome: str, report: RunRecord | None) -> bool:
     return outcome != "budget" and (report is None or report.verdict is not Verdict.HARNESS_ERROR)
 
 
-Judged = Union[Attempt, "KernelState"]
+@dataclass
+class KernelState:
+    """One kernel, or an answer that has none."""
+
+    number: int
+    text: str
+    """All text that the model wrote for it."""
+    kernel: Kernel
+    reason: str
+    """The reason why there is no kernel; empty when there is one."""
+    spent: Spent
+    report: RunRecord | None = None
+    printed: str = ""
+    judged_at: float = 0.0
+    """Time of its verdict, in seconds since the trace began."""
+
+
+Judged = Attempt | KernelState
 """A kernel, and its report if it was judged."""
-Kernel = TypeVar("Kernel", bound=Judged)
+Tried = TypeVar("Tried", bound=Judged)
 
 
 def score(report: RunRecord | None) -> tuple[int, float]:
@@ -90,7 +105,7 @@ def score(report: RunRecord | None) -> tuple[int, float]:
     return (stage, -(share if share is not None else 1.0))
 
 
-def ranked_kernels(kernels: Sequence[Kernel]) -> list[Ranked[Kernel]]:
+def ranked_kernels(kernels: Sequence[Tried]) -> list[Ranked[Tried]]:
     """Returns the correct kernels that were timed, fastest first."""
     return ranked(kernels, _measurement)
 
@@ -99,10 +114,10 @@ def _measurement(kernel: Judged) -> Measurement | None:
     report = kernel.report
     if report is None or report.interval is None or not report.passed:
         return None
-    return Measurement(code_hash(kernel.source, kernel.files), report.interval, report.clock)
+    return Measurement(code_hash(kernel.kernel), report.interval, report.clock)
 
 
-def best_of(kernels: Sequence[Kernel]) -> Kernel | None:
+def best_of(kernels: Sequence[Tried]) -> Tried | None:
     """Returns the best kernel with a report; of equal ones the earliest. None if there is none."""
     if right := ranked_kernels(kernels):
         return right[0].item

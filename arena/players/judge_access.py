@@ -128,7 +128,7 @@ def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt
     """
     written = [attempt for attempt in attempts if attempt.answer.outcome == "kernel"]
     for attempt in written:
-        workspace.keep_revision(attempt.answer.source, attempt.answer.files)
+        workspace.keep_revision(attempt.kernel.source, attempt.kernel.files)
     return best_of(attempts) or (written[0] if written else None)
 
 
@@ -139,7 +139,7 @@ def save_best(workspace: Workspace, problem: Problem, player: str, best: Attempt
         FolderUnwritable: the workspace cannot be written; the old file is unchanged.
     """
     path = workspace.kernel_path(problem, player)
-    if best.answer.files:
+    if best.kernel.files:
         return workspace.put_beside(path, best.answer.kernel)
     workspace.save(path, best.answer.source)
     return path

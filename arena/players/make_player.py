@@ -31,7 +31,7 @@ from arena.workspace.watcher import KernelWatcher
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.machine.processes import hide_from_ptrace
-from sandbox.protocol.kernel_files import MAIN
+from sandbox.protocol.kernel_files import MAIN, Kernel
 
 ABSENT = "is not there"
 
@@ -93,7 +93,7 @@ class FilePlayer(Player):
                 raise
             finally:
                 watcher.stop()
-        return Submission(kernel.text, kernel.name, files=kernel.files)
+        return Submission(kernel.kernel, kernel.name)
 
     def _file(self, problem: Problem) -> Path:
         folder = self._path
@@ -117,7 +117,7 @@ def _leave_newest(path: Path, known: KernelFile, access: KernelAccess) -> None:
         access.warn(f"not submitted: {error.message}")
         return
     if newest.text and newest.sha256 != known.sha256:
-        access.interrupted(Submission(newest.text, newest.name, files=newest.files))
+        access.interrupted(Submission(newest.kernel, newest.name))
 
 
 def _unreadable(path: Path) -> str:
@@ -155,7 +155,7 @@ class FixedPlayer(Player):
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
         file_name, source = self._kernel(task)
-        return Submission(source, file_name)
+        return Submission(Kernel(source), file_name)
 
     def _kernel(self, task: Task) -> tuple[str, str]:
         found = named_kernel(self.name.name, task.problem, self._catalogue, task.setting.device)
@@ -208,7 +208,7 @@ class ModelPlayer(Player):
         if best is None or best.answer.outcome != "kernel":
             reason = best.answer.outcome if best is not None else agent.reason
             return Submission(None, "", reason, spent, header.trace_id, agent.reason)
-        return Submission(best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason, best.answer.files)
+        return Submission(best.kernel, "kernel.py", "", spent, header.trace_id, agent.reason)
 
 
 def make_player(word: str, setup: PlayerSetup) -> Player:

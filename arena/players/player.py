@@ -27,7 +27,7 @@ from arena.workspace.named_kernels import NAMED
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.kernel_files import Kernel
 
 
 class PlayerKind(StrEnum):
@@ -126,8 +126,8 @@ def trace_header(task: Task, prompt: Prompt, steps: int, budget_usd: float | Non
 class Submission:
     """A player's kernel for a task, or the reason why there is none."""
 
-    source: str | None
-    """The kernel's text; empty for the baseline, which is run against itself. None: there is no kernel."""
+    kernel: Kernel | None
+    """Its text is empty for the baseline, which is run against itself. None: there is no kernel."""
     file_name: str = "kernel.py"
     """Shown in tracebacks. For the baseline the word `baseline`."""
     reason: str = ""
@@ -138,13 +138,6 @@ class Submission:
     ended: str = "done"
     """Why the player stopped: "done", "steps", "budget", "no gain", "refused", "harness", "time",
     "limit of memory: ...", "failed: ..."."""
-    files: Files = field(default_factory=dict)
-    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
-
-    @property
-    def kernel(self) -> Kernel | None:
-        """The kernel with all its files; None: there is no kernel."""
-        return Kernel(self.source, self.files) if self.source is not None else None
 
 
 class NoAnswer(PlayerFailed):

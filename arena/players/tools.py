@@ -105,8 +105,8 @@ def find_tool(name: str, tools: Sequence[Tool]) -> Tool:
 
 def kernel_tools() -> tuple[Tool, Tool, Tool]:
     """Returns the tools that every player has: compile a kernel, run it, read a page about the kit."""
-    kernel, page = {"source": TEXT | {"description": KERNEL_WORDS}}, {"page": TEXT | {"enum": list(PAGES)}}
-    of = {"compile": kernel, RUN: kernel, "kit_docs": page}
+    kernel = {"source": TEXT | {"description": KERNEL_WORDS}}
+    of: dict[str, dict[str, Any]] = {"compile": kernel, RUN: kernel, "kit_docs": {"page": TEXT | {"enum": list(PAGES)}}}
     compiles, runs, reads = (tool(name, read_template(f"tool_{name}"), needs, {}) for name, needs in of.items())
     return compiles, runs, reads
 

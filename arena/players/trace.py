@@ -26,7 +26,7 @@ from arena.paths import Paths, make_folder
 from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.run_record import RunRecord, view
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Files, Kernel
 
 VERSION = 1
 BATCH_S = 0.1
@@ -129,9 +129,13 @@ class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
     reason: str
     source: str
     files: Files = {}
-    """The other files of a kernel of several files."""
     spent: Spent
     """Amount spent on this answer."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with all its files."""
+        return Kernel(self.source, self.files)
 
 
 class Judged(TraceEvent, tag="judged", frozen=True, kw_only=True):

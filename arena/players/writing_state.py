@@ -5,31 +5,10 @@ from dataclasses import dataclass, field
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.models.conversation import Message
 from arena.players import trace
-from arena.players.attempts import best_of, score
+from arena.players.attempts import KernelState, best_of, score
 from arena.players.tools import RUN
-from arena.records.run_record import RunRecord
-from sandbox.protocol.kernel_files import Files
 
 PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"
-
-
-@dataclass
-class KernelState:
-    """One kernel, or an answer that has none."""
-
-    number: int
-    text: str
-    """All text that the model wrote for it."""
-    source: str
-    files: Files
-    """The other files of a kernel of several files."""
-    reason: str
-    """The reason why there is no kernel; empty when there is one."""
-    spent: Spent
-    report: RunRecord | None = None
-    printed: str = ""
-    judged_at: float = 0.0
-    """Time of its verdict, in seconds since the trace began."""
 
 
 @dataclass
@@ -109,7 +88,7 @@ class WritingState:
 
     def _answered(self, event: trace.Answered) -> None:
         if self.kernel(event.step) is None:  # otherwise the tool `run` has judged it already
-            kernel = KernelState(event.step, self.text, event.source, event.files, event.reason, event.spent)
+            kernel = KernelState(event.step, self.text, event.kernel, event.reason, event.spent)
             self.kernels.append(kernel)
         self.writing, self.text, self.thought = event.step + 1, "", ""
         self._do(JUDGING if event.source else WAITING)

@@ -5,18 +5,19 @@ import hashlib
 import io
 import tokenize
 
-from sandbox.protocol.kernel_files import Files, kernel_hash
+from sandbox.protocol.kernel_files import Kernel, kernel_hash
 
 
-def code_hash(source: str, files: Files | None = None) -> str:
+def code_hash(kernel: Kernel | str) -> str:
     """Returns a hash that is equal for texts that differ only in blank lines and in lines with nothing but a comment.
 
-    files: the other files of a kernel of several files. Only the Python files among them are hashed in this way.
+    Only the Python files of a kernel of several files are hashed in this way.
     """
-    if not files:
-        return _code_of(source)
-    texts = {name: data.decode(errors="replace") for name, data in files.items() if name.endswith(".py")}
-    return kernel_hash(_code_of(source), files | {name: _code_of(text).encode() for name, text in texts.items()})
+    if isinstance(kernel, str) or not kernel.files:
+        return _code_of(kernel if isinstance(kernel, str) else kernel.source)
+    texts = {name: data.decode(errors="replace") for name, data in kernel.files.items() if name.endswith(".py")}
+    codes = {name: _code_of(text).encode() for name, text in texts.items()}
+    return kernel_hash(_code_of(kernel.source), kernel.files | codes)
 
 
 @functools.lru_cache(maxsize=512)

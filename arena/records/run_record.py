@@ -197,7 +197,7 @@ def record_of(header: RunHeader, result: Result) -> RunRecord:
     return view(
         RunRecord, header, header.setting, result,
         kernel=header.kernel_path or header.kernel_name, detail=one_line(result.detail),
-        code=code_hash(header.source, header.files),
+        code=code_hash(header.kernel),
     )  # fmt: skip
 
 

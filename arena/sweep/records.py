@@ -21,7 +21,7 @@ from arena.setting_choice import Choice, find_problem
 from problems.catalogue import Catalogue
 from problems.specification import CATEGORIES, CLASSES, Problem
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
 ALL = "all"
@@ -173,11 +173,15 @@ class Written(SweepLine, tag="written", frozen=True, kw_only=True):
     cell: Cell
     source: str | None
     files: Files = {}
-    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     file_name: str
     reason: str
     spent: Spent
     trace_id: str
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel with all its files; None: the answer has none. Its text is empty for the baseline."""
+        return Kernel(self.source, self.files) if self.source is not None else None
 
 
 class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):

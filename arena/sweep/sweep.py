@@ -226,7 +226,7 @@ class Sweep:
                     continue
                 submission = await self._ask(entry)
             else:
-                submission = Submission(**fields_of(written, "source file_name reason spent trace_id files"))
+                submission = Submission(**fields_of(written, "kernel file_name reason spent trace_id"))
             if submission is None:
                 continue
             if not self._skip_done(cell, _hash(submission, entry.task.problem)):
@@ -265,7 +265,9 @@ class Sweep:
         if submission.reason == "budget":
             await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
-        await _finish(self._append(view(records.Written, submission, at=time.time(), cell=entry.cell)))
+        kernel = submission.kernel
+        texts = {"source": kernel.source, "files": kernel.files} if kernel is not None else {"source": None}
+        await _finish(self._append(view(records.Written, submission, at=time.time(), cell=entry.cell, **texts)))
         return submission
 
     def _access(self, entry: KernelJob) -> WorkerAccess:
@@ -346,7 +348,7 @@ class Sweep:
             cell=entry.cell,
             problem_id=problem.id,
             sha256=sha256,
-            code=code_hash(kernel.source, kernel.files) if kernel is not None else "",
+            code=code_hash(kernel) if kernel is not None else "",
             machine=worker.machine.digest,
             worker=worker.name,
             verdict=verdict,

@@ -12,7 +12,6 @@ from arena.duel.events import SIDES, AnyDuelEvent, SideName, other
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.workspace.kernel_folder import shown_text
-from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.actions import Scope
 from screens.app_protocol import AppProtocol
@@ -188,7 +187,7 @@ class DuelScreen(BaseScreen):
         if kernel is None or switcher.current == f"{name}-final":
             return  # there is none, or it is shown already
         had_focus = self.focused is self.panes[name]
-        self.finals[name].text = shown_text(Kernel(kernel.source, kernel.files))
+        self.finals[name].text = shown_text(kernel.kernel)
         switcher.current = f"{name}-final"
         if had_focus:
             self.finals[name].focus()
@@ -210,7 +209,7 @@ class DuelScreen(BaseScreen):
             self.query_one(f"#{name}-writing", Writing).show(side.text)
         elif side.last is not None and self._shown[name] != side.last.number:
             self._shown[name] = side.last.number
-            self.panes[name].text = shown_text(Kernel(side.last.source, side.last.files))
+            self.panes[name].text = shown_text(side.last.kernel)
 
     # --- keys ------------------------------------------------------------------------------------------------
 

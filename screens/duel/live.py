@@ -195,7 +195,7 @@ class LiveDuelScreen(DuelScreen):
             self.say("The duel is over; submissions are closed")
         elif self._editor.dirty:
             self.start(self._save(), "save")
-        elif any(each.source == self._editor.file_text for each in self.state.side(self.edits).attempts):
+        elif any(each.kernel.source == self._editor.file_text for each in self.state.side(self.edits).attempts):
             self.say("Already submitted: no change since your last submission")
         elif self._saved:
             self.say("Saved. It is submitted when your last submission has its verdict.")

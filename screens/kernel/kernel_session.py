@@ -385,7 +385,7 @@ class KernelSession:
 
     def earlier(self, kernel: Kernel) -> RunRecord | None:
         """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""
-        code = code_hash(kernel.source, kernel.files)
+        code = code_hash(kernel)
         same = [record for record in self._records if record.code == code and not record.voided]
         told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)
         return next(told, None)

@@ -11,14 +11,13 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
-from arena.players.writing_state import KernelState
+from arena.players.attempts import KernelState
 from arena.runs.origin import Origin
 from arena.setting_choice import Choice, choice_of
 from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
@@ -201,9 +200,10 @@ class ModelScreen(BaseScreen):
             return printable(asked), "prompt.md"
         if kernel is None:
             return "", "answer.md"
-        if self.view == "kernel" and kernel.source:
-            return shown_text(Kernel(kernel.source, kernel.files)), "kernel.py"
-        return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
+        has_code = bool(kernel.kernel.source)
+        if self.view == "kernel" and has_code:
+            return shown_text(kernel.kernel), "kernel.py"
+        return printable(kernel.text), "kernel.py" if has_code and not has_fence(kernel.text) else "answer.md"
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
@@ -242,10 +242,10 @@ class ModelScreen(BaseScreen):
     def action_take_over(self) -> None:
         """Puts the chosen kernel into the editor."""
         kernel = self._chosen or self.session.state.best
-        if kernel is None or not kernel.source:
+        if kernel is None or not kernel.kernel.source:
             self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
-            self.parent_app.take_over(self.session.problem, Kernel(kernel.source, kernel.files))
+            self.parent_app.take_over(self.session.problem, kernel.kernel)
 
     @property
     def _choice(self) -> Choice:
@@ -264,12 +264,12 @@ class ModelScreen(BaseScreen):
         session, kernel = self.session, self._chosen or self.session.state.best
         if not session.over:
             self.say("The model is still writing. Stop it first.")
-        elif kernel is None or not kernel.source:
+        elif kernel is None or not kernel.kernel.source:
             self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         else:
             player = str(session.plan.player.name)
             name = f"kernel-{kernel.number}.py"
-            origin = Origin(name, Kernel(kernel.source, kernel.files), player=player)
+            origin = Origin(name, kernel.kernel, player=player)
             self.dismiss()
             self.parent_app.ask_model(session.problem, self._choice, origin, improve=True)
 

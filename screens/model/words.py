@@ -5,8 +5,8 @@ from textual.content import Content
 
 from arena.models.budget import Spent
 from arena.models.conversation import Message
-from arena.players.attempts import ranked_kernels
-from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
+from arena.players.attempts import KernelState, ranked_kernels
+from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING
 from arena.records.run_record import RunRecord
 from arena.words.headline import headline_so_far
 from arena.words.untrusted_text import printable

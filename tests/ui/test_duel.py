@@ -34,7 +34,7 @@ async def started(app, pilot, until, problem) -> LiveDuelScreen:
     screen = app.screen
     app.post_message(Key("ctrl+s", None))  # the file's text is submitted only on request, even before it is shown
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
-    assert screen.state.left.last.source
+    assert screen.state.left.last.kernel.source
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
     return screen
 
@@ -129,7 +129,7 @@ async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> N
         screen.panes["left"].insert("#")
         screen.action_submit()  # before the editor's message of the change
         await until(pilot, lambda: len(screen.state.left.attempts) == 2)
-        assert "#" in screen.state.left.last.source
+        assert "#" in screen.state.left.last.kernel.source
 
 
 async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> None:
@@ -154,7 +154,7 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
         await pilot.press("ctrl+s", "ctrl+g")  # the file is still being written
         await until(pilot, lambda: screen.state.left.left == "agreed")
         sources = ["pass\n# first", "pass\n# second", "pass\n# third", editor.text]
-        assert [attempt.source for attempt in screen.state.left.attempts[1:]] == sources
+        assert [attempt.kernel.source for attempt in screen.state.left.attempts[1:]] == sources
         assert sources[-1].count("#") == 2
 
 
@@ -177,7 +177,7 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         assert editor.text == "xpass\n# by vim"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(screen.state.left.attempts) == 4)
-        assert screen.state.left.last.source == path.read_text() == "xpass\n# by vim"
+        assert screen.state.left.last.kernel.source == path.read_text() == "xpass\n# by vim"
 
 
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:

@@ -48,7 +48,7 @@ async def test_end_shows_winner_interval_and_both_kernels(open_app, until, scree
         assert "half a line" not in text
         assert words.figures.speedup_words(speed).startswith("~ ")
         assert f"{words.figures.factor(speed.median)}×" not in text  # too noisy: the median is not shown
-        assert screen.finals["left"].text == screen.state.left.best.source
+        assert screen.finals["left"].text == screen.state.left.best.kernel.source
         line = int(columns < 100)  # on a line of its own, without the names of the clocks
         await until(pilot, lambda: screen_text(app).splitlines()[line].strip().endswith("house ▲ 13.5×"))
         if columns < 100:

@@ -178,7 +178,7 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         await until(pilot, lambda: "Plays in" in duel.panes["right"].text)
         duel.action_submit()
         await until(pilot, lambda: duel.state.left.last is not None and duel.state.left.last.judged)
-        assert duel.state.left.last.source == "pass\n# ring"
+        assert duel.state.left.last.kernel.source == "pass\n# ring"
         assert not duel.state.right.attempts  # the starter is not submitted
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen is not duel)
@@ -203,4 +203,4 @@ async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, save_kernel) -> 
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         duel = app.screen
         await until(pilot, lambda: duel.state.right.last is not None)
-        assert duel.state.right.last.source == "pass\n# ring"
+        assert duel.state.right.last.kernel.source == "pass\n# ring"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from waiting import PATIENCE_S
 
 from arena.errors import FolderUnwritable
-from arena.runs.judge import RunRequest
+from arena.records.run_record import view
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
 from sandbox.protocol.kernel_files import Kernel
@@ -454,7 +454,7 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
 
 @pytest.mark.parametrize("player", ["you", "model:m"])
 async def test_a_copy_with_other_comments_has_the_verdict(open_app, save_kernel, until, monkeypatch, player) -> None:
-    monkeypatch.setattr(kernel_session, "RunRequest", partial(RunRequest, player=player))
+    monkeypatch.setattr(kernel_session, "view", partial(view, player=player))
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await save_kernel(pilot, "pass")

@@ -157,7 +157,7 @@ async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> 
         await until(pilot, lambda: "INSERT" in screen_text(app))
         await pilot.press("escape", *":w", "enter")
         await until(pilot, lambda: screen.state.left.last is not None)
-        assert screen.state.left.last.source == "pass"
+        assert screen.state.left.last.kernel.source == "pass"
         await pilot.press("u", "ctrl+r")
         await until(pilot, lambda: screen.unsaved == "" and screen.panes["left"].text == "pass")
         await pilot.press("escape", "escape", *":q", "enter")

@@ -167,7 +167,7 @@ class ProgramPlayer(Player):
             meter.tell()
             tools.end(reason)
         if (best := tools.best) is not None:
-            return Submission(best.answer.source, trace_id=header.trace_id, ended=reason, files=best.answer.files)
+            return Submission(best.kernel, trace_id=header.trace_id, ended=reason)
         if reason.startswith("failed"):
             raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")
         why = reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"

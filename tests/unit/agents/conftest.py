@@ -108,6 +108,6 @@ def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
         access = JudgeAccess(engine, task, str(name), steps=3)
         await access.start()
         found = await player.play(task, access)
-        return Played(found.trace_id, access.attempts, found.source, found.ended, found.spent)
+        return Played(found.trace_id, access.attempts, found.kernel and found.kernel.source, found.ended, found.spent)
 
     return start

@@ -24,6 +24,7 @@ from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import AgentSettings, ModelSettings, Settings
 from problems.catalogue import load_catalogue
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
@@ -55,7 +56,7 @@ class Wrong(Player):
     name = PlayerName(PlayerKind.NAMED, "other")
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
-        return Submission("wrong")
+        return Submission(Kernel("wrong"))
 
 
 def match_of(engine: Engine, paths: Paths, player: Player, budget_usd: float | None, rounds: int = 2) -> Match:

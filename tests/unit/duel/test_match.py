@@ -47,6 +47,7 @@ from arena.workspace.named_kernels import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
 from sandbox.protocol.events import Interval, Judged, Result, Setting, Speedup
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
 from screens.duel.words import status
@@ -64,7 +65,7 @@ class Text(Player):
         self.source, self.name = source, name
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
-        return Submission(self.source)
+        return Submission(Kernel(self.source))
 
 
 def fixed(source: str, player: str, kind: PlayerKind = PlayerKind.NAMED) -> Text:
@@ -172,7 +173,7 @@ async def test_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, 
     await match.play()
     phases = [event.phase for event in told(match, paths) if isinstance(event, KernelJudging) and event.side == "left"]
     assert phases == ["check", WAITING]
-    side = SideState(attempts=[AttemptState(number=1, sha256="", source="", phase=WAITING)])
+    side = SideState(attempts=[AttemptState(number=1, sha256="", kernel=Kernel(""), phase=WAITING)])
     assert status(side, None).plain.startswith("▸ Waiting: another run is timing")
 
 
@@ -185,7 +186,7 @@ async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, p
     assert (await match.play()).reason == "faster in the final"
     submitted = next(event for event in told(match, paths) if isinstance(event, Submitted) and event.side == "left")
     assert (submitted.sha256, submitted.files) == (read_kernel(folder).sha256, {"helper.py": b"one"})
-    assert match.state.left.attempts[0].files == submitted.files
+    assert match.state.left.attempts[0].kernel.files == submitted.files
 
 
 async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
@@ -238,7 +239,7 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     match._started -= 60.0  # the minute is over
     ended = await playing
     assert match.state.left.left == "time"
-    assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
+    assert [attempt.kernel.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
     assert ended.winner == "left"
 
 
@@ -258,7 +259,7 @@ async def test_save_during_judgement_is_judged_before_final(make_match: MakeMatc
     await comes_true(lambda: match.state.left.left == reason)
     match.resume()
     ended = await playing
-    assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
+    assert [attempt.kernel.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
     assert (ended.reason, ended.left.attempt) == ("faster in the final", 2)
 
 
@@ -435,7 +436,7 @@ async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     player = player_for("baseline-graph", paths, setting=on_gpus)
     assert new_header(PROBLEM, on_gpus, (player, player)).left == DuelPlayer("baseline", "baseline-graph")
     found = await player.play(Task(PROBLEM, on_gpus), KernelAccess())
-    assert (found.file_name, found.source) == ("baseline-graph.py", variant_source(PROBLEM, GRAPH, "cuda"))
+    assert (found.file_name, found.kernel) == ("baseline-graph.py", Kernel(variant_source(PROBLEM, GRAPH, "cuda")))
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
         player_for("baseline-graph", paths)
     with pytest.raises(UsageError, match="no baseline-windows for 13"):

@@ -132,7 +132,7 @@ def test_answer_cut_off_has_all_files_or_none() -> None:
     whole = text.index("// sums") + len("// sums\n```")
     for place in range(text.index("```cuda") + len("```cuda ops/sums.cu\n"), whole):
         cut = ModelAnswer(text[:place], Finish("length"), Spent())
-        assert (cut.source, cut.files, cut.outcome) == ("", {}, "truncated")
+        assert (cut.kernel, cut.outcome) == (Kernel(""), "truncated")
         assert not has_whole_kernel(text[:place])
         assert kernel_of(join_continuation(text[:place], text[place:])) == KERNEL
     assert ModelAnswer(text[:whole], Finish("length"), Spent()).kernel == KERNEL

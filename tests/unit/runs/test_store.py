@@ -29,6 +29,7 @@ from arena.runs.engine import ResultRecorder
 from arena.runs.judge import Notice
 from arena.workspace.kernels import Workspace, content_hash
 from sandbox.protocol.events import Finished, Interval, Judged, Result, Setting, Speedup
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.result import Microseconds
 from sandbox.protocol.verdict import Verdict
 
@@ -419,5 +420,5 @@ def test_lines_of_a_string_are_code() -> None:
 
 
 def test_only_python_files_lose_comments() -> None:
-    assert code_hash(KERNEL, {"a.py": b"x = 1\n# why\n"}) == code_hash(KERNEL, {"a.py": b"x = 1\n"})
-    assert code_hash(KERNEL, {"a.cu": b"#define X 1\n"}) != code_hash(KERNEL, {"a.cu": b""})
+    assert code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n# why\n"})) == code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n"}))
+    assert code_hash(Kernel(KERNEL, {"a.cu": b"#define X 1\n"})) != code_hash(Kernel(KERNEL, {"a.cu": b""}))

@@ -61,7 +61,8 @@ class Scripted(Player):
             raise answer
         if self.tries and answer is not None:
             assert (await access.judge(Kernel("wrong"), "try.py")).result.verdict is Verdict.WRONG_RESULT
-        return Submission(answer, reason="" if answer else "refusal", spent=Spent(10, 5, 0.25))
+        kernel = Kernel(answer) if answer is not None else None
+        return Submission(kernel, reason="" if answer else "refusal", spent=Spent(10, 5, 0.25))
 
 
 def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> SweepPlan:
@@ -345,7 +346,7 @@ async def test_unjudged_kernel_is_judged_whole_after_resume(paths: Paths) -> Non
     class Folder(Scripted):
         async def play(self, task: Task, access: KernelAccess) -> Submission:
             assert (await access.judge(Kernel("wrong", files), "try.py")).header.files == files
-            return replace(await super().play(task, access), files=files)
+            return replace(await super().play(task, access), kernel=Kernel("pass", files))
 
     await played(paths, plan_for("1"), [Folder("pass")])
     journal = paths.sweeps / "c.jsonl"
