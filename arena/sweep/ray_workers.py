@@ -20,15 +20,12 @@ import msgspec
 from arena.errors import ArenaError, MachineError
 from arena.machine.facts import Machine, this_machine
 from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
-from arena.records.header import RunHeader
-from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import record_of, view
-from arena.runs.engine import Engine
+from arena.records.run_record import view
+from arena.runs.engine import Engine, ResultRecorder
 from arena.runs.judge import SWEEP, RunInProgress, RunRequest, harness_error, header_of
 from arena.sweep.queue import Worker
 from arena.sweep.records import version_of
-from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
@@ -115,7 +112,9 @@ class RemoteJudge:
         self.jail, self._machine = jail, machine.digest
         self._actor = actor
         self._paths = paths
-        self._store: Store | None = None
+        self._recorder = ResultRecorder(
+            paths, None, lambda notice: logging.getLogger(__name__).warning("pkb-arena: %s", notice.message)
+        )
         self._pumps: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -151,7 +150,8 @@ class RemoteJudge:
                     event = msgspec.structs.replace(event, run_id=run.run_id)
                 if isinstance(event, events.Finished | events.Cancelled | events.Refused):
                     if isinstance(event, events.Finished):
-                        await asyncio.to_thread(self._keep, run.header, event)
+                        self._recorder.start(run.header, event.result)
+                        await self._recorder.recorded(run.run_id)
                     run.finish(event)
                     return
                 run.record(event)
@@ -169,19 +169,9 @@ class RemoteJudge:
         if not run.ended:
             run.finish(harness_error(run.header, run.phase, why))
 
-    def _keep(self, header: RunHeader, event: events.Finished) -> None:
-        try:
-            if self._store is None:
-                self._store = Store(self._paths.database, self._paths.runs)
-            self._store.record(record_of(header, event.result))
-        except ArenaError as error:  # the run has a verdict all the same
-            logging.getLogger(__name__).warning("pkb-arena: %s", error.one_line)
-        Workspace(self._paths.workspace).keep_revision(header.source, header.files)
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the index."""
-        if self._store is not None:
-            self._store.close()
+        await self._recorder.close()
 
 
 @asynccontextmanager
@@ -235,7 +225,7 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
         yield workers
     finally:
         for judge in judges:
-            judge.close()
+            await judge.close()
         await _end(ray, actors)
 
 

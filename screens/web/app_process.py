@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from textual_serve.app_service import AppService
 
-from arena.paths import ROOT
+from arena.paths import ROOT, module_environment
 from screens.web.owner import DRIVER
 
 READY = b"__GANGLION__\n"
@@ -21,35 +21,17 @@ PACKET_BYTES = 16 << 20
 FRAMES_A_SECOND = "20"
 HAND_OVER_S = 1.0
 """Seconds to wait after SIGKILL; a process that is blocked in a device may not end."""
-_NEEDED = {
-    *(
-        "CUDA_DEVICE_ORDER",
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "CUDA_VISIBLE_DEVICES",
-        "LD_LIBRARY_PATH",
-        "PYTHONPATH",
-        "VIRTUAL_ENV",
-    ),
-    *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
-}
-_NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
 
 
-def app_environment(
-    outer: Mapping[str, str], passed_on: Sequence[str] = (), width: int = 80, height: int = 24
-) -> dict[str, str]:
-    """Returns the environment of an app in a browser: what it needs, and what is passed on by name.
+def app_environment(passed_on: Sequence[str] = (), width: int = 80, height: int = 24) -> dict[str, str]:
+    """Returns the environment of an app in a browser: that of every process of the arena, and what is passed on by name.
 
     API keys are left out unless they are passed on.
     """
-    kept = {
-        name: value
-        for name, value in outer.items()
-        if name in _NEEDED or name.startswith(_NEEDED_PREFIXES) or name in passed_on
-    }
+    kept = module_environment() | {name: os.environ[name] for name in passed_on if name in os.environ}
+    for name in ("LINES", "NO_COLOR"):  # of the server's own terminal
+        kept.pop(name, None)
     return kept | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), outer.get("PYTHONPATH")))),
         "TEXTUAL_DRIVER": DRIVER,
         "TEXTUAL_FPS": FRAMES_A_SECOND,
         "TEXTUAL_COLOR_SYSTEM": "truecolor",
@@ -81,7 +63,7 @@ class AppProcess(AppService):
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=ROOT,
-            env=app_environment(os.environ, self._passed_on, width, height),
+            env=app_environment(self._passed_on, width, height),
             start_new_session=True,  # ctrl+c reaches only the server, which ends its apps in order
         )
         if self._nice:
