@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.machine.facts import CUPY, cuda_major, dotted, torch_cuda
+from arena.machine.facts import CUPY, cuda_major, torch_cuda
 from arena.machine.finding import extra_requirements
+from sandbox.machine.nccl_package import dotted
 
 CudaVersion = tuple[int, int]
 KNOWN = (12, 13)

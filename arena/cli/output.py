@@ -40,12 +40,10 @@ _MARKS = re.compile(f"([{''.join(_CODES)}])")
 
 
 def green(text: str, bold: bool = False) -> str:
-    """Returns the text in green."""
     return f"{_GREEN}{_BOLD if bold else ''}{text}{_END}"
 
 
 def red(text: str, bold: bool = False) -> str:
-    """Returns the text in red."""
     return f"{_RED}{_BOLD if bold else ''}{text}{_END}"
 
 

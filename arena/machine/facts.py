@@ -176,11 +176,6 @@ def cuda_major(package: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def dotted(version: tuple[int, int]) -> str:
-    """ "13.0" for (13, 0)."""
-    return f"{version[0]}.{version[1]}"
-
-
 def nvcc() -> tuple[str, tuple[int, int] | None] | None:
     """Returns path and version of the CUDA compiler that torch would use; None without one. Takes 0.1 s.
 

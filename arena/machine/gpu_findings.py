@@ -8,7 +8,6 @@ from arena.machine.facts import (
     CUPY,
     NCCL,
     cuda_major,
-    dotted,
     gpu_details,
     installed_version,
     nvcc,
@@ -20,6 +19,7 @@ from arena.machine.finding import MachineFinding, extra_requirements, limited, o
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from sandbox.machine import nvml
 from sandbox.machine.backends import BACKENDS, Backend, python_install
+from sandbox.machine.nccl_package import dotted
 from sandbox.machine.nvml import Gpu, NvmlMissing
 from sandbox.machine.processes import tree
 

@@ -53,7 +53,6 @@ class Said(dict[str, Any]):
     """An object that a provider sent. A field that is missing or of another type is empty."""
 
     def text(self, name: str) -> str:
-        """Returns a text."""
         return text_of(self.get(name))
 
     def number(self, name: str) -> int:
@@ -61,11 +60,9 @@ class Said(dict[str, Any]):
         return count(self.get(name))
 
     def object(self, name: str) -> "Said":
-        """Returns an object."""
         return Said(object_of(self.get(name)))
 
     def objects(self, name: str) -> list["Said"]:
-        """Returns the objects in a list."""
         return objects_of(self.get(name))
 
 

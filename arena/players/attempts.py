@@ -38,7 +38,6 @@ class Attempt:
 
     @property
     def report(self) -> RunRecord | None:
-        """The run's report."""
         return self.judgement.report if self.judgement is not None else None
 
     @property

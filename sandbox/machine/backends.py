@@ -98,12 +98,10 @@ BACKENDS = (
 
 
 def backend_names() -> list[str]:
-    """The names of the backends."""
     return [backend.name for backend in BACKENDS]
 
 
 def named(name: str) -> Backend | None:
-    """The backend of this name; None if there is none."""
     return next((backend for backend in BACKENDS if backend.name == name), None)
 
 

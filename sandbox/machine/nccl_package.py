@@ -77,7 +77,7 @@ def nccl_headers() -> Package | None:
     return installed(PACKAGES, "nvidia/nccl/include", "nccl.h", "NCCL_", "nccl_device.h")
 
 
-def dotted(version: Version) -> str:
+def dotted(version: tuple[int, ...]) -> str:
     """ "2.28.9" of (2, 28, 9)."""
     return ".".join(map(str, version))
 
