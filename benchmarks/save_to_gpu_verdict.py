@@ -1,7 +1,6 @@
 """Measurement: time from a save of a CUDA kernel to its verdicts on all visible GPUs, over the kit's memory and each backend."""
 
-from msgspec.structs import replace
-
+from arena.records.run_record import view
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -34,6 +33,6 @@ async def measure(repetitions: int | None) -> list[Figure]:
     figures = await saves(request, repetitions or REPETITIONS, (1.0, 2.5))
     for backend in BACKENDS:
         if not backend.availability().advice:
-            over = replace(request, source=starter(problem, backend.name))
+            over = view(RunRequest, request, source=starter(problem, backend.name))
             figures += await saves(over, repetitions or REPETITIONS, (1.5, 2.5), f", {backend.name}")
     return figures

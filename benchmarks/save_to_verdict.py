@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from arena.errors import MachineError, UsageError
 from arena.paths import paths_in, write_atomically
+from arena.records.run_record import view
 from arena.runs.engine import Engine
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
@@ -43,7 +42,7 @@ async def measure(repetitions: int | None) -> list[Figure]:
     count, limits = repetitions or REPETITIONS, (0.5, 1.5)
     same = on_cpu_ranks()
     assert same.problem.house_source is not None
-    faster = replace(same, source=same.problem.house_source)
+    faster = view(RunRequest, same, source=same.problem.house_source)
     return [*await saves(same, count, limits), *await saves(faster, count, limits, ", house")]
 
 
@@ -96,7 +95,7 @@ class SavedKernel:
         async for save in watcher:
             if isinstance(save, UsageError):
                 raise save
-            await self._engine.judge(replace(self._request, source=save.text))
+            await self._engine.judge(view(RunRequest, self._request, source=save.text))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator["SavedKernel"]:

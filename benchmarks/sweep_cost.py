@@ -155,8 +155,7 @@ class _Writer(Player):
     name = PlayerName(PlayerKind.AGENT, "bench")
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
-        text = f"# {task.problem.slug} {task.attempt}\n"
-        return Submission(Kernel(text + "#" * (KERNEL_BYTES - len(text))))
+        return Submission(Kernel(f"# {task.problem.slug} {task.attempt}\n".ljust(KERNEL_BYTES, "#")))
 
 
 class InstantJudge:
