@@ -84,7 +84,7 @@ class WatchedKernelScreen(_OnlyLooking, RecordedKernelScreen):
         self._recorded = header
         self.editor.show_saved(self.source_of(header))
 
-    async def _run(self, *, save: bool, on_disk: bool = False) -> None:
+    async def _run(self, *, save: bool, on_disk: bool = False, leaves: bool = False) -> None:
         """Does nothing: a spectator cannot run kernels."""
 
     def action_cancel(self) -> None:
