@@ -58,13 +58,14 @@ REFUSED = (  # noqa: SIM905
 ).split()
 OF_WORLDS = (  # noqa: SIM905
     "remap_file_pages "  # as mremap, see _rules
+    "sched_setattr "  # it also asks for a higher clock of the core, or sets the length of time slices
     "timer_create mq_notify "  # they send SIGCONT without a running process: see _stays_stopped
     "timerfd_create timerfd_settime timerfd_gettime signalfd signalfd4 alarm io_setup"  # see _rests
 ).split()
 """Calls that only worlds are refused, because they are stopped and timed. Agent programs need timers."""
 CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
-PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
+PR_SET_PDEATHSIG, PR_SCHED_CORE, F_SETSIG, TIOCSPTLCK = 1, 62, 10, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_PACKET, AF_ALG, AF_VSOCK = 17, 38, 40
 ITIMER_REAL, SOL_SOCKET, IPPROTO_TCP = 0, 1, 6
@@ -118,6 +119,9 @@ def _rules(program: "_Program", profile: str, timed: bool) -> bytes:
     if timed:
         # It gives the judge's memory a second address, where results are not refused. realloc copies if it fails.
         program.refuse("mremap", error=ENOMEM)
+        program.refuse(
+            "prctl", program.bits(0, INT, PR_SCHED_CORE)
+        )  # it keeps other programs off the core's other thread
         _stays_stopped(program)
         _rests(program)
     if profile == "nested":
