@@ -4,6 +4,7 @@ An arena is divided into equal slots, one per iteration of a batch. An input slo
 another. An output slot starts with a header in which the rank describes the result; tensors follow it, contiguous.
 """
 
+import random
 import struct
 import warnings
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,10 @@ DTYPES = (
     *(torch.float8_e4m3fn, torch.float8_e5m2),
 )
 _checked_granules = set[int]()
-"""Granules of GPU memory in which no arena is mapped, by number."""
+"""Granules of GPU memory in which no arena was mapped, by number."""
+CHECKED_AGAIN = 1 / 16
+"""Share of results in such granules that are checked again, because a kernel could have mapped an arena there since."""
+_drawn = random.Random().random  # a kernel may seed the module's own numbers
 _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 MAX_DIMS = 8
 TEXT = 1024
@@ -257,7 +261,7 @@ class Slot:
             for first, end, reason in self._refused:
                 if first <= address < end:
                     raise DoesNotFit(reason)
-            if tensor.is_cuda and address // gpu.GRANULE not in _checked_granules:
+            if tensor.is_cuda and (address // gpu.GRANULE not in _checked_granules or _drawn() < CHECKED_AGAIN):
                 found = gpu.allocation(address)
                 for first, _, reason in self._refused:
                     if found and gpu.allocation(first) == found:

@@ -21,6 +21,7 @@ from sandbox.protocol.frames import LOST, REUSES
 HELD_BYTES = 1 << 30
 AT_ONCE = 16
 """On average, one result in this many is copied at once."""
+_draws = random.Random()  # a kernel may seed the module's own numbers
 
 
 class OutputCopies:
@@ -73,7 +74,7 @@ class OutputCopies:
         self._watching = self.holds and not noop and not self.reuses and self._calls > self.watched
         self._defers = self.holds and not self.reuses and not self._watching
         some = range(calls) if self._defers else ()
-        self._at_once = frozenset(n for n in some if random.randrange(AT_ONCE) == 0)
+        self._at_once = frozenset(n for n in some if _draws.randrange(AT_ONCE) == 0)
 
     def put(self, slot: Slot, result: Any) -> None:
         """Takes the result of a call. It reaches its slot at the latest in `finish`.

@@ -117,11 +117,15 @@ def test_a_result_in_an_arena_is_refused(laid_out_for):
 def test_arena_mapped_again_on_a_gpu_is_refused(monkeypatch):
     _, slot = ready_for(torch.zeros(0))
     slot._refused = [(1 << 40, 1 << 41, "an argument")]
-    monkeypatch.setattr(gpu, "allocation", {1 << 40: 7, 1 << 42: 7, 1 << 43: 8}.get)
+    found = {1 << 40: 7, 1 << 42: 7, 1 << 43: 8}
+    monkeypatch.setattr(gpu, "allocation", found.get)
     own, second = (SimpleNamespace(is_cuda=True, data_ptr=lambda at=at: at) for at in (1 << 43, 1 << 42))
     slot._refuse_arenas([own])
     with pytest.raises(slots.DoesNotFit, match="an argument"):
         slot._refuse_arenas([second])
+    found[1 << 43] = 7  # mapped there later
+    with pytest.raises(slots.DoesNotFit, match="an argument"):
+        slot._refuse_arenas([own] * 1000)
 
 
 def test_an_empty_result_lies_nowhere():

@@ -1,5 +1,8 @@
 """Outputs of timed batches: held if every call returns new memory, else copied at once."""
 
+import random
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -133,7 +136,7 @@ def test_result_copied_into_held_memory_loses_outputs(monkeypatch):
     taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
     run(taken, fresh, 2)
     draws = iter([1, 0])  # the second result is copied at once
-    monkeypatch.setattr(output_copies.random, "randrange", lambda many: next(draws))
+    monkeypatch.setattr(output_copies, "_draws", SimpleNamespace(randrange=lambda many: next(draws)))
     outputs = run(taken, kept.fill_, 2)
     assert not torch.equal(outputs[0][0], fresh(0))
     assert taken.report == LOST
@@ -142,7 +145,7 @@ def test_result_copied_into_held_memory_loses_outputs(monkeypatch):
 def test_result_of_other_layout_loses_held_outputs(monkeypatch):
     taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
     run(taken, fresh, 2)
-    monkeypatch.setattr(output_copies.random, "randrange", lambda many: 1)  # none is copied at once by chance
+    monkeypatch.setattr(output_copies, "_draws", SimpleNamespace(randrange=lambda many: 1))  # none is copied at once
     outputs = run(taken, lambda number: kept.fill_(number).view(4, 8) if number else kept.fill_(number), 2)
     assert not torch.equal(outputs[0][0], fresh(0))
     assert taken.report == LOST
@@ -170,6 +173,16 @@ def test_a_kept_result_is_no_reuse():
     outputs = run(taken, lambda number: kept, CALLS, noop=True)
     assert not taken.reuses
     assert all(torch.equal(tensor, kept) for (tensor,) in outputs)
+
+
+def test_seeds_do_not_tell_what_is_copied_at_once():
+    taken, drawn = OutputCopies(holds=True), set()
+    run(taken, fresh, CALLS)
+    for _ in range(20):
+        random.seed(0)
+        taken.start(CALLS, noop=False)
+        drawn.add(taken._at_once)
+    assert len(drawn) > 1
 
 
 def test_result_that_later_call_completes_is_wrong_somewhere():
