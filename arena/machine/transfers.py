@@ -1,11 +1,13 @@
 """The stored transfer times of this machine, and their output as tables or one line."""
 
+import operator
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from arena.machine.calibration import Stored, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
+from arena.words.table import Column, TextTable
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.result import Transfers, gigabytes_per_second
 
@@ -139,20 +141,12 @@ def _figure(value: float) -> str:
 def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[list[str]], width: int) -> list[str]:
     """Lays out right-aligned columns. Columns that do not fit into `width` follow in further blocks below."""
     left = max(map(len, [corner, *names]))
-    lines: list[str] = []
-    begin = 0
-    while begin < len(heads):
-        end, used = begin, left
-        while end < len(heads) and (end == begin or used + 2 + max(8, len(heads[end]) + 1) <= width):
-            used += 2 + max(8, len(heads[end]) + 1)
-            end += 1
-        if begin:
-            lines.append("")
-        widths = [max(8, len(head) + 1) for head in heads[begin:end]]
-        title = [f"{head} ".rjust(wide) for head, wide in zip(heads[begin:end], widths, strict=True)]
-        lines.append("  ".join([corner.ljust(left), *title]).rstrip())
-        for name, row in zip(names, rows, strict=True):
-            cells = [cell.rjust(wide) for cell, wide in zip(row[begin:end], widths, strict=True)]
-            lines.append("  ".join([name.rjust(left), *cells]).rstrip())
-        begin = end
-    return lines
+    blocks: list[list[Column[list[str]]]] = [[]]
+    for at, head in enumerate(heads, 1):
+        column = Column[list[str]](f"{head} ", operator.itemgetter(at), max(8, len(head) + 1), right=True)
+        if blocks[-1] and left + sum(2 + each.width for each in (*blocks[-1], column)) > width:
+            blocks.append([])
+        blocks[-1].append(column)
+    cells = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    first = Column[list[str]](corner.ljust(left), operator.itemgetter(0), right=True)
+    return [line for block in blocks for line in ("", *TextTable((first, *block)).lines(cells))][1:]

@@ -1,5 +1,7 @@
 """The resolution of this machine's clocks, from the results of its last runs."""
 
+from itertools import groupby
+from operator import attrgetter
 from statistics import median
 
 import msgspec
@@ -56,20 +58,12 @@ def clock_finding(paths: Paths) -> MachineFinding:
         return limited("clocks", error.message, error.advice)
     if not found:
         return limited("clocks", "not known before the first run", "run any kernel")
-    words = "; ".join(_words([each for each in found if each.device == device]) for device in _devices(found))
-    noisy = [
-        device
-        for device in _devices(found)
-        if min(each.detectable_percent for each in found if each.device == device) > NOISY_PERCENT
-    ]
-    if noisy:
+    devices = [list(clocks) for _, clocks in groupby(found, attrgetter("device"))]
+    words = "; ".join(map(_words, devices))
+    if any(min(each.detectable_percent for each in clocks) > NOISY_PERCENT for clocks in devices):
         advice = "to reduce noise: a quieter machine, fewer ranks than cores, or `run --seconds 10`"
         return limited("clocks", words, advice)
     return ok("clocks", words)
-
-
-def _devices(found: list[ClockResolution]) -> list[str]:
-    return list(dict.fromkeys(each.device for each in found))
 
 
 def _words(resolutions: list[ClockResolution]) -> str:
