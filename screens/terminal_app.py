@@ -61,11 +61,10 @@ class CharactersOnly(LineFilter):
         line = "".join(segment.text for segment in segments)
         if masked(line) == line:
             return segments
-        return [segment if segment.control else _masked_in_its_cells(segment) for segment in segments]
-
-
-def _masked_in_its_cells(segment: Segment) -> Segment:
-    return Segment(masked(segment.text, lambda character: MASK * cell_len(character)), segment.style)
+        return [
+            each if each.control else Segment(masked(each.text, lambda found: MASK * cell_len(found)), each.style)
+            for each in segments
+        ]
 
 
 def _text_of(key: events.Key) -> str:
@@ -138,6 +137,7 @@ class TerminalApp(App[None]):
     def on_mount(self) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
+        signal.signal(signal.SIGTSTP, self._stopped)
         signal.signal(signal.SIGCONT, self._continued)
         if sys.__stdin__ is not None and sys.__stdin__.isatty():
             self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
@@ -149,16 +149,23 @@ class TerminalApp(App[None]):
         last_resort.start()
         self.exit(return_code=128 + number)
 
-    def _continued(self, *_: object) -> None:
-        """Takes the terminal again after ctrl+z. Draws the app again if another program had stopped it.
+    def _stopped(self, *_: object) -> None:
+        """Stops after ctrl+z. What the signal interrupts may hold the lock that Textual needs to leave the terminal."""
+        leave = getattr(self._driver, "_sigtstp_application", None)
+        if leave is None or self._away or self._exit:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            asyncio.get_running_loop().call_soon_threadsafe(leave)
 
-        Textual would start a second reader of the keys in that case, too: it gets half of them, and never ends.
-        """
-        if self._exit:  # a reader that starts now would never end either
-            return
-        if self._driver is not None and getattr(self._driver, "_must_signal_resume", False):
+    def _continued(self, *_: object) -> None:
+        if not self._exit:  # a reader of keys that starts now would never end
+            asyncio.get_running_loop().call_soon_threadsafe(self._resume)
+
+    def _resume(self) -> None:
+        """Takes the terminal again after ctrl+z. Only draws if another program had stopped the app: readers of keys go on."""
+        if self._driver is not None and getattr(self._driver, "_must_signal_resume", False) and not self._exit:
             self._driver.resume_application_mode()
-        asyncio.get_running_loop().call_soon_threadsafe(self.refresh)
+        self.refresh()
 
     def _check_terminal(self) -> None:
         """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""

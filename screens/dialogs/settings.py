@@ -100,7 +100,7 @@ class SettingsScreen(Dialog[Settings | None]):
         if choices:
             options = {choice or AUTOMATIC: choice for choice in choices}
             return one_of(name, options, value if value in choices else choices[0])
-        return Input(_text(value), id=name, compact=True)
+        return Input(", ".join(value) if isinstance(value, list) else str(value), id=name, compact=True)
 
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -166,10 +166,6 @@ class SettingsScreen(Dialog[Settings | None]):
             self.app.bell()  # the last line says what is wrong
             return
         self.dismiss(settings)
-
-
-def _text(value: object) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _value(setting: SettingField, text: str) -> object:

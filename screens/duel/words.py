@@ -182,17 +182,13 @@ def attempts(side: SideState, name: SideName, player: str, over: bool = False) -
         if attempt.judged is None:
             words.append(f"{attempt.number} {'–' if over else '…'}")
         elif attempt.passed and attempt.judged.speedup is not None:
-            words.append(f"{attempt.number} {_brief(attempt.judged.speedup, attempt.judged.outcome)}")
+            speed = figures.speedup_words(attempt.judged.speedup, attempt.judged.outcome)  # "▲ 1.05×", or the interval
+            words.append(f"{attempt.number} {speed.replace(' ', '').removesuffix('×')}")
         else:
             words.append(f"{attempt.number} {'✓' if attempt.passed else '✗'}")
     if side.writing and not side.left:
         words.append(f"{side.writing} writing")
     return Content.assemble((f"{printable(player)}  ", COLOURS[name]), (" · ".join(words) or "–", "$foreground"))
-
-
-def _brief(speed: Interval, said: str) -> str:
-    """ "▲1.05", or the interval: "~0.75–1.31"."""
-    return figures.speedup_words(speed, said).replace(" ", "").removesuffix("×")
 
 
 def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:

@@ -1,5 +1,6 @@
 """The real app in a real pseudo-terminal, with the real engine, referee and ranks."""
 
+import asyncio
 import os
 import re
 import signal
@@ -119,7 +120,18 @@ def test_app_that_quits_takes_terminal_no_more() -> None:
         Driver, SimpleNamespace(_must_signal_resume=True, resume_application_mode=lambda: taken.append(True))
     )
     app._continued()
+    app._resume()
     assert not taken
+
+
+async def test_ctrl_z_waits_for_present_work() -> None:
+    stopped: list[bool] = []
+    app = TerminalApp()
+    app._driver = cast(Driver, SimpleNamespace(_sigtstp_application=lambda: stopped.append(True)))
+    app._stopped()
+    assert not stopped
+    await asyncio.sleep(0)
+    assert stopped
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
