@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from stored_runs import record
 
 from arena.cli.output import compact, counted, print_report, rendered
 from arena.records.run_record import OtherSize, RunRecord, holds
@@ -13,28 +14,19 @@ from sandbox.timing.conclusion import Unconfirmed, conclude
 
 def report(device: Interval | None) -> RunRecord:
     on_device = (600.5, 495.4) if device else (None, None)
-    return RunRecord(
-        run_id="r",
-        slug="allreduce",
-        problem_id=1,
-        category="collective",
+    return record(
+        "r",
         kernel="mine.py",
-        sha256="0" * 64,
         device="cuda",
-        world=2,
-        dtype="bfloat16",
         preset="production",
-        sizes={},
-        verdict=Verdict.PASS,
         outcome="faster",
-        detail="",
-        failure=None,
         paper_rule="match",
         speedup=Speedup(call=Interval(1.17, 1.13, 1.26), device=device),
         baseline_us=Microseconds(call=625.2, device=on_device[0]),
         contender_us=Microseconds(call=533.7, device=on_device[1]),
         rounds=7,
         jail="root",
+        sealed=False,
         beside={"baseline-graph": Microseconds(call=610.0, device=590.0)},
     )
 

@@ -81,21 +81,8 @@ def test_refused_run_is_shown_without_start() -> None:
 
 
 def test_run_that_ended_before_it_began_is_shown() -> None:
-    result = ev.Result(
-        verdict=Verdict.HARNESS_ERROR,
-        detail="the referee did not start",
-        failure=None,
-        paper_rule=None,
-        error=None,
-        speedup=None,
-        baseline_us=None,
-        contender_us=None,
-        roofline=None,
-        seconds=ev.Seconds(),
-        jail="",
-        sealed=False,
-    )
-    state = fold([ev.Finished(run_id="r1", sha256="ab", result=result)])
+    broken = result(Verdict.HARNESS_ERROR, detail="the referee did not start", sealed=False)
+    state = fold([ev.Finished(run_id="r1", sha256="ab", result=broken)])
     assert state.verdict is Verdict.HARNESS_ERROR
     assert not state.running
 
