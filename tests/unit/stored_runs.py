@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from arena.duel.events import DuelHeader, DuelPlayer
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
@@ -24,6 +25,15 @@ def header(run_id: str = "r1", source: str = "", player: str = "you", **more: An
         "sha256": code_hash(f"file of {source}"), "setting": SETTING, "machine": "m",
     }  # fmt: skip
     return RunHeader(run_id=run_id, source=source, player=player, **(known | more))
+
+
+def duel_header(left: str, right: str, duel_id: str = "d", **more: Any) -> DuelHeader:
+    """Returns the header of a duel between two files of these names. more: other fields of it."""
+    known = {
+        "created": 1.0, "problem_id": 1, "slug": "allreduce", "title": "", "category": "collective", "setting": SETTING,
+        "left": DuelPlayer("file", left), "right": DuelPlayer("file", right),
+    }  # fmt: skip
+    return DuelHeader(duel_id=duel_id, **(known | more))
 
 
 def result(verdict: Verdict = Verdict.PASS, call: Interval | None = None, **more: Any) -> Result:

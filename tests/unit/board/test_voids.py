@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from forked_programs import CommandLine
-from stored_runs import SETTING, cell_result, header, passed, ran
+from stored_runs import SETTING, cell_result, duel_header, header, passed, ran
 from waiting import PATIENCE_S
 
 from arena.board.gathering import gather
 from arena.board.voiding import find_target, unvoid, void
-from arena.duel.events import DuelEnded, DuelHeader, DuelPlayer, Finalist, KernelJudged, Submitted, Winner
+from arena.duel.events import DuelEnded, Finalist, KernelJudged, Submitted, Winner
 from arena.duel.journal import open_duel_journal, ratings, read_duels
 from arena.errors import FolderUnwritable, MachineError, UsageError
 from arena.paths import Paths
@@ -131,10 +131,7 @@ def test_the_grid_of_a_sweep_shows_the_mark(paths: Paths, sweep: Path) -> None:
 
 
 def duel(paths: Paths, winner: Winner) -> None:
-    made = DuelHeader(
-        duel_id="duel-1", created=1.0, problem_id=1, slug="allreduce", title="", category="collective",
-        left=DuelPlayer("file", "anna"), right=DuelPlayer("file", "ben"), setting=SETTING,
-    )  # fmt: skip
+    made = duel_header("anna", "ben", "duel-1")
     journal = open_duel_journal(paths, made, lambda error: None)
     for side, source in (("left", CHEAT), ("right", HONEST)):
         journal.append(Submitted(side=side, attempt=1, sha256="", source=source))  # type: ignore[arg-type]

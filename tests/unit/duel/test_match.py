@@ -105,8 +105,10 @@ def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
     return list(read_duel(paths.duels / f"{match.state.header.duel_id}.jsonl"))
 
 
-async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, paths: Paths) -> None:
+async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    asked, judge = [], engine.judge
+    engine.judge = lambda request: asked.append(request) or judge(request)
     match.listeners.append(lambda event: match.give_up("left") if isinstance(event, FinalBegan) else None)  # too late
     ended = await match.play()
     assert (ended.winner, ended.reason) == ("left", "faster in the final")
@@ -118,6 +120,7 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
         assert [kind for kind in kinds if kind in (Submitted, KernelJudged, Left)] == [Submitted, KernelJudged, Left]
     assert [event.verdict for event in events if isinstance(event, KernelJudged)] == [Verdict.PASS] * 2
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
+    assert [request.live_s for request in asked] == [60.0, 60.0, 0.0]  # the final ends with its rounds
 
 
 @pytest.fixture

@@ -1,30 +1,19 @@
 """Ratings from stored duels, and the journals that they come from."""
 
 import msgspec
+from stored_runs import duel_header
 
 from arena.duel.card import text_card
-from arena.duel.events import Abandoned, DuelEnded, DuelHeader, DuelPlayer, Finalist, Winner
+from arena.duel.events import Abandoned, DuelEnded, Finalist, Winner
 from arena.duel.journal import ALL, DuelRecord, Rating, duel_records, open_duel_journal, ratings, read_duel
 from arena.paths import Paths
-from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
-SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
 NOBODY = Finalist(None, None, None, "", None, None)
 
 
 def record(number: int, left: str, right: str, winner: Winner, category: str = "tensor") -> DuelRecord:
-    header = DuelHeader(
-        duel_id=f"duel-{number:03}",
-        created=float(number),
-        problem_id=13,
-        slug="gemm_allreduce",
-        title="",
-        category=category,
-        left=DuelPlayer("file", left),
-        right=DuelPlayer("file", right),
-        setting=SETTING,
-    )
+    header = duel_header(left, right, f"duel-{number:03}", created=float(number), category=category)
     ended = DuelEnded(at=1.0, winner=winner, reason="", speedup=None, rounds=0, left=NOBODY, right=NOBODY)
     return DuelRecord(header, ended)
 

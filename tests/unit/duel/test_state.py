@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from stored_runs import duel_header
 
 from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
 from arena.duel.events import (
@@ -22,28 +23,17 @@ from arena.duel.events import (
     short_name,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
-from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
 from screens.duel.words import score
 
-SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
 
 
 def header(minutes: float | None = 1.0) -> DuelHeader:
-    return DuelHeader(
-        duel_id="d",
-        created=0.0,
-        problem_id=1,
-        slug="allreduce",
-        title="Sum all-reduce <of one>",
-        category="collective",
-        left=DuelPlayer("file", "you"),
-        right=DuelPlayer("house", "house"),
-        setting=SETTING,
-        minutes=minutes,
-    )
+    made = duel_header("you", "house", created=0.0, title="Sum all-reduce <of one>", minutes=minutes)
+    return msgspec.structs.replace(made, right=DuelPlayer("house", "house"))
 
 
 def handed_in(
@@ -249,7 +239,8 @@ def test_report_has_judged_attempts_and_players() -> None:
     duel = state(*handed_in("left", 1), Submitted(side="left", attempt=2, sha256="b", source=""))
     duel.apply(without_final(duel, 3.0))
     left = duel_report(duel)["left"]
-    assert [attempt["attempt"] for attempt in left["attempts"]] == [1]
+    judged = [(attempt["attempt"], attempt["verdict"], attempt["speedup"]) for attempt in left["attempts"]]
+    assert judged == [(1, Verdict.PASS, EVEN)]
     assert (left["player"], left["verdict"], left["usd"]) == ("you", Verdict.PASS, 0.0)
 
 
