@@ -54,6 +54,14 @@ def result(found: list[Any]) -> events.Result:
     return of_run[-1].result
 
 
+def judged_by(
+    referee: Referee, machine: MadeMachine, told: Callable[[], list[Any]], run_id: str = "1"
+) -> events.Result:
+    """Returns the result of a run of six rounds."""
+    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id=run_id))
+    return result(told())
+
+
 def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noisy(50.0), noisy(40.0)))
     referee = machine.referee()
@@ -103,8 +111,7 @@ def test_baseline_is_never_at_fault_for_lost_rank(
     referee = machine.referee()
     referee.judge(run)
     assert result(told()).verdict is verdict
-    referee.judge(machine.run(rounds=6))
-    assert result(told()).verdict is Verdict.PASS
+    assert judged_by(referee, machine, told).verdict is Verdict.PASS
 
 
 def test_spare_opens_problem_while_oracle_world_does(told: Callable[[], list[Any]]) -> None:
@@ -158,8 +165,7 @@ def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], lis
     kept = machine.started["spare"][0]
     assert kept.state is State.ARMED
     assert kept in referee.contenders.spares
-    referee.judge(machine.run(rounds=6))
-    assert result(told()).verdict is Verdict.PASS
+    assert judged_by(referee, machine, told).verdict is Verdict.PASS
     assert kept.state is State.DEAD
 
 
@@ -206,13 +212,11 @@ def test_failing_reference_is_harness_error_and_gets_replaced(
     machine = MadeMachine()
     machine.faults["reference"] = [[Fault(order, Kind.RAISED, after=after, text="out of order", times=1)]]
     referee = machine.referee()
-    referee.judge(machine.run(rounds=6))
-    judged = result(told())
+    judged = judged_by(referee, machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert (judged.failure.phase, "out of order" in judged.failure.text) == (phase, True)
     assert judged.speedup is None
-    referee.judge(machine.run(rounds=6))
-    assert result(told()).verdict is Verdict.PASS
+    assert judged_by(referee, machine, told).verdict is Verdict.PASS
     assert len(machine.started["reference"]) == 4
 
 
@@ -222,13 +226,11 @@ def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Callable[[]
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
     machine.oracle.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
     referee = machine.referee()
-    referee.judge(machine.run(rounds=6))
-    judged = result(told())
+    judged = judged_by(referee, machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert "OutOfMemoryError: no room" in judged.detail
     assert 'File "oracle.py", line 3' in judged.failure.text
-    referee.judge(machine.run(rounds=6))
-    assert result(told()).verdict is Verdict.PASS
+    assert judged_by(referee, machine, told).verdict is Verdict.PASS
 
 
 def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:
@@ -236,8 +238,7 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
     machine.outside_share = 0.95
     referee = machine.referee()
     referee.await_all.outside = machine.outside
-    referee.judge(machine.run(rounds=6))
-    judged = result(told())
+    judged = judged_by(referee, machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert judged.detail.startswith("check: this machine is too busy: other programs use nearly all of its cores")
     assert judged.detail.endswith("Run it again when fewer programs run on this machine.")
@@ -247,8 +248,7 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
 def test_machine_without_room_for_world_is_harness_error(room: int, role: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.room = room
-    machine.referee().judge(machine.run(rounds=6))
-    judged = result(told())
+    judged = judged_by(machine.referee(), machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert judged.detail.startswith(f"prepare: cannot start the {role} world")
 
@@ -259,11 +259,9 @@ def test_unsound_device_is_harness_error_until_sound(gpu: MadeGpu, told: Callabl
     gpu.complaint = "GPU 0 asks for a reset"
     verdicts = []
     for _ in range(2):
-        referee.judge(machine.run(rounds=6))
-        verdicts.append(result(told()).verdict)
+        verdicts.append(judged_by(referee, machine, told).verdict)
     gpu.complaint = ""
-    referee.judge(machine.run(rounds=6))
-    verdicts.append(result(told()).verdict)
+    verdicts.append(judged_by(referee, machine, told).verdict)
     assert verdicts == [Verdict.PASS, Verdict.HARNESS_ERROR, Verdict.PASS]
 
 
@@ -337,9 +335,7 @@ def test_run_is_cancelled_at_any_wait(
     if kept is not None:
         assert (kept.verdict, kept.speedup, kept.rounds) == (Verdict.PASS, None, 0)
     assert not any(isinstance(event, Finished) for event in found)
-    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
-    judged = result(told())
-    assert judged.verdict is Verdict.PASS, judged.detail
+    assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("role", ["reference", "spare"])
@@ -355,9 +351,7 @@ def test_run_is_cancelled_behind_closed_gate(role: str, told: Callable[[], list[
     machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
     referee.judge(machine.run(rounds=12))
     assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["time"]
-    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
-    judged = result(told())
-    assert judged.verdict is Verdict.PASS, judged.detail
+    assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
 def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[Any]]) -> None:
@@ -412,8 +406,7 @@ def test_cancel_ends_longer_measuring_and_keeps_check(told: Callable[[], list[An
     found = told()
     assert machine.clock.monotonic() < 9.0
     assert result(found) == judged_in(found)[-1].result
-    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
-    assert result(told()).verdict is Verdict.PASS
+    assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
 def test_the_next_command_ends_measuring_on(told: Callable[[], list[Any]]) -> None:
@@ -486,8 +479,7 @@ def test_lease_that_is_never_free_is_harness_error(
     monkeypatch.setattr(main.deadlines, "LEASE", 20.0)
     machine = MadeMachine("made-gpu")
     assert contended.take()
-    machine.referee().judge(machine.run(rounds=6))
-    judged = result(told())
+    judged = judged_by(machine.referee(), machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert "waited 20 s for another arena" in judged.detail
     contended.close()
