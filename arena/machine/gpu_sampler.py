@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from arena.machine.facts import gpu_details
 from sandbox.machine import nvml
-from sandbox.machine.gpu_counters import NVLINK_RX, NVLINK_TX
+from sandbox.machine.gpu_counters import traffic
 from sandbox.machine.nvml import Gpu, NvmlMissing
 
 PERIOD_S = 0.5
@@ -47,7 +47,7 @@ class WorldReader:
         self._world = world
         self._gpus: Sequence[Gpu] = ()
         self._counted: dict[int, tuple[float, int]] = {}
-        """By GPU index: time of the last NVLink reading, and its counter in KiB."""
+        """By GPU index: time of the last NVLink reading, and its counter in bytes."""
 
     def __call__(self) -> list[GpuReading]:
         """Returns one reading per rank; empty without NVML or GPUs.
@@ -75,15 +75,13 @@ class WorldReader:
 
     def _traffic(self, gpu: Gpu) -> float | None:
         """Returns GB/s since the previous reading; None for the first reading and without NVLink."""
-        sent = nvml.field(gpu, NVLINK_TX, nvml.ALL_LINKS)
-        received = nvml.field(gpu, NVLINK_RX, nvml.ALL_LINKS)
-        if sent is None or received is None:
+        if (moved := traffic(gpu)) is None:
             return None
-        now, total = time.monotonic(), sent + received
+        now, total = time.monotonic(), sum(moved)
         before, counted = self._counted.get(gpu.index, (now, total))
         self._counted[gpu.index] = (now, total)
         # A counter that decreased was reset by another process: no rate follows from this reading.
-        return (total - counted) * 1024 / (now - before) / 1e9 if now > before and total >= counted else None
+        return (total - counted) / (now - before) / 1e9 if now > before and total >= counted else None
 
 
 def slowed_by(reasons: int) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ class GpuCounters:
         Raises:
             NvmlMissing: the driver did not answer.
         """
-        self._traffic = [_traffic(gpu) for gpu in self._gpus]
+        self._traffic = [traffic(gpu) for gpu in self._gpus]
         self._samples = [_sample(gpu) for gpu in self._gpus]
         self._energy = EnergyReader(self._gpus)
         self._energy.begin()
@@ -161,7 +161,7 @@ class GpuCounters:
         found = []
         for at, gpu in enumerate(self._gpus):
             missing: list[str] = []
-            sent, received = _moved(self._traffic[at], _traffic(gpu), missing)
+            sent, received = _moved(self._traffic[at], traffic(gpu), missing)
             sm, tensor, dram = _shares(self._samples[at], samples[at], seconds, missing)
             link, memory = _link_peak(gpu), _memory_peak(gpu)
             if powers[at].missing:
@@ -172,7 +172,7 @@ class GpuCounters:
         return found
 
 
-def _traffic(gpu: Gpu) -> tuple[int, int] | None:
+def traffic(gpu: Gpu) -> tuple[int, int] | None:
     """Bytes sent and received since the driver was loaded; None without NVLink."""
     kib = [nvml.field(gpu, number, nvml.ALL_LINKS) for number in (NVLINK_TX, NVLINK_RX)]
     return None if kib[0] is None or kib[1] is None else (kib[0] * 1024, kib[1] * 1024)
