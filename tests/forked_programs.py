@@ -56,6 +56,12 @@ def answer_of(done: "subprocess.CompletedProcess[str]") -> Any:
     return json.loads(done.stdout)
 
 
+def fails(done: "subprocess.CompletedProcess[str]", status: int, *words: str) -> None:
+    """Asserts that a command ended with an exit status and said these words."""
+    assert done.returncode == status, done.stderr
+    assert [word for word in words if word not in done.stderr] == [], done.stderr
+
+
 class Forked:
     """Starts programs; each is a process of its own, with its own environment, folder and output."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from forked_programs import answer_of
+from forked_programs import answer_of, fails
 from waiting import PATIENCE_S
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
@@ -66,6 +66,4 @@ def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine
 
 
 def test_one_rank_is_refused_before_anything_starts(pkb_arena: CommandLine) -> None:
-    done = pkb_arena("transfers", "--device", "cpu", "--world", "1")
-    assert done.returncode == 2
-    assert "transfers need at least 2 ranks" in done.stderr
+    fails(pkb_arena("transfers", "--device", "cpu", "--world", "1"), 2, "transfers need at least 2 ranks")

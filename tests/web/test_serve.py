@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_programs import fails
 from stored_runs import header as run_header
 
 from arena.paths import Paths
@@ -31,9 +32,7 @@ RECORDED = Path(__file__).parent.parent / "ui" / "recordings" / "pass.jsonl"
 def test_what_may_not_be_is_refused(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], arguments: tuple[str, ...], says: str
 ) -> None:
-    done = pkb_arena("serve", *arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
+    fails(pkb_arena("serve", *arguments), 2, says)
 
 
 async def test_reload_returns_to_app_and_tabs_take_over(

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 from stored_runs import cell_result, record
 
 from arena.machine.facts import Machine
@@ -134,9 +134,7 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert empty.returncode == 0
     assert "GPT-5.5" in empty.stdout
     assert not (home / "data").exists()
-    nothing = pkb_arena("board", "--svg", "x.svg")
-    assert nothing.returncode == 3
-    assert "nothing to draw" in nothing.stderr
+    fails(pkb_arena("board", "--svg", "x.svg"), 3, "nothing to draw")
 
 
 def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:

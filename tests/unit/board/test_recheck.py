@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from forked_programs import CommandLine
+from forked_programs import CommandLine, fails
 from scripted_referee import COMMAND as REFEREE
 from stored_runs import header, passed, ran
 
@@ -138,6 +138,4 @@ def test_command_names_what_is_wrong_with_call(pkb_arena: CommandLine, paths: Pa
     done = pkb_arena("recheck", "--json")
     assert (done.returncode, json.loads(done.stdout)["total"]) == (0, 0)
     ran(paths, "honest", "pass", 1.5)
-    done = pkb_arena("recheck", "model:nobody")
-    assert done.returncode == 2
-    assert "choose from you" in done.stderr
+    fails(pkb_arena("recheck", "model:nobody"), 2, "choose from you")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 
 from arena.cli.check_problem import table
 from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
@@ -87,8 +87,7 @@ def test_folder_that_cannot_be_used_is_usage_error(
     breaks, words = BROKEN[what]
     breaks(folder)
     done = pkb_arena("check-problem", str(folder), "--world", "1", "--json")
-    assert done.returncode == 2
-    assert words in done.stderr
+    fails(done, 2, words)
     assert str(folder) in done.stderr
     assert len(done.stderr.splitlines()) <= 2
     assert done.stdout == ""
@@ -96,8 +95,7 @@ def test_folder_that_cannot_be_used_is_usage_error(
 
 def test_other_world_sizes_are_a_usage_error(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
     done = pkb_arena("check-problem", str(made_problem()), "--world", "7")
-    assert done.returncode == 2
-    assert "total does not run on 7 ranks\n  choose --world from 1, 2" in done.stderr
+    fails(done, 2, "total does not run on 7 ranks\n  choose --world from 1, 2")
 
 
 def test_the_table_counts_over_worlds_and_dtypes() -> None:

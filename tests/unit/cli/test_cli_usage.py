@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import COMMAND_LINE, CommandLine
+from forked_programs import COMMAND_LINE, CommandLine, fails
 from scripted_referee import COMMAND
 from stored_runs import ran
 from waiting import PATIENCE_S
@@ -95,9 +95,7 @@ def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> No
     done = pkb_arena("new", "13", "-o", "mine.py")
     assert (done.returncode, done.stdout) == (0, "mine.py\n")
     (tmp_path / "mine.py").write_text("work of hours")
-    again = pkb_arena("new", "13", "-o", "mine.py")
-    assert again.returncode == 2
-    assert "--force" in again.stderr
+    fails(pkb_arena("new", "13", "-o", "mine.py"), 2, "--force")
     assert (tmp_path / "mine.py").read_text() == "work of hours"
 
 
@@ -105,13 +103,8 @@ def test_new_names_what_cannot_be_written(pkb_arena: CommandLine, tmp_path: Path
     (tmp_path / "folder").mkdir()
     (tmp_path / "link.py").symlink_to(tmp_path / "gone" / "kernel.py")
     for more in ((), ("--force",)):
-        done = pkb_arena("new", "13", "-o", "folder", *more)
-        assert done.returncode == 2
-        assert "folder is a folder" in done.stderr
-        assert "-o folder/kernel.py" in done.stderr
-    done = pkb_arena("new", "13", "-o", "link.py")
-    assert done.returncode == 3
-    assert f"cannot write to {tmp_path / 'gone'}: No such file" in done.stderr
+        fails(pkb_arena("new", "13", "-o", "folder", *more), 2, "folder is a folder", "-o folder/kernel.py")
+    fails(pkb_arena("new", "13", "-o", "link.py"), 3, f"cannot write to {tmp_path / 'gone'}: No such file")
 
 
 @pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
@@ -258,9 +251,7 @@ def test_problem_of_ones_own_is_refused_with_reason(
 
 @pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
 def test_cuda_without_a_gpu_is_the_machines_fault(pkb_arena: CommandLine, kernel: Path) -> None:
-    done = pkb_arena("run", "13", "kernel.py", "--device", "cuda")
-    assert done.returncode == 3
-    assert "--device cpu" in done.stderr
+    fails(pkb_arena("run", "13", "kernel.py", "--device", "cuda"), 3, "--device cpu")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 from model_server import KEY, ModelServer, Reply, calling, dripping, status, streamed
 from waiting import PATIENCE_S, all_end, eventually
 
@@ -70,17 +70,14 @@ def test_impossible_generation_is_refused_before_any_request(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     (tmp_path / "there.py").write_text("mine")
-    done = pkb_arena("generate", "1", *SETTING, *arguments, GEMINI_API_KEY="")
-    assert done.returncode == 2
-    assert words in done.stderr
+    fails(pkb_arena("generate", "1", *SETTING, *arguments, GEMINI_API_KEY=""), 2, words)
     assert models.seen == []
     assert (tmp_path / "there.py").read_text() == "mine"
 
 
 def test_unwritable_folder_is_named_before_any_request(pkb_arena: CommandLine, models: ModelServer) -> None:
     done = pkb_arena("generate", "1", *SETTING, "--model", "openai_chat", "-o", "/proc/nowhere/x.py")
-    assert done.returncode == 3
-    assert "cannot write to /proc/nowhere" in done.stderr
+    fails(done, 3, "cannot write to /proc/nowhere")
     assert models.seen == []
 
 
@@ -118,8 +115,7 @@ def test_an_answer_of_several_files_becomes_a_folder(
 def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
     models.replies = [status("401 Unauthorized", json.dumps({"error": {"message": f"bad key {KEY}"}}))]
     done = pkb_arena("generate", "1", *SETTING, "--model", "anthropic", "--no-run")
-    assert done.returncode == 3
-    assert "401 Unauthorized: bad key [key]" in done.stderr
+    fails(done, 3, "401 Unauthorized: bad key [key]")
     assert KEY not in done.stdout + done.stderr
     no_key_below(tmp_path)
 
@@ -264,6 +260,4 @@ def test_model_starts_from_kernel_and_races_it(
     )
     assert "timing the best kernel against slow.py" in done.stderr
     assert "Its verdict in this setting is PASS." in models.seen[0].prompt
-    wrong = pkb_arena_scripted(*given, "nowhere.py")
-    assert wrong.returncode == 2
-    assert "there is no kernel file nowhere.py" in wrong.stderr
+    fails(pkb_arena_scripted(*given, "nowhere.py"), 2, "there is no kernel file nowhere.py")

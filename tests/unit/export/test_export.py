@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from damage import flips
 from fixed_examples import examples
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_runs import SETTING, cell_result, ran, record
@@ -310,9 +310,7 @@ def test_damaged_sweep_is_found_before_anything_is_written(
 ) -> None:
     with (sweep.sweeps / "spring.jsonl").open("a") as file:
         file.write("no line\n")
-    done = pkb_arena("export", str(tmp_path / "new"))
-    assert done.returncode == 3
-    assert "spring.jsonl: line" in done.stderr
+    fails(pkb_arena("export", str(tmp_path / "new")), 3, "spring.jsonl: line")
     assert not (tmp_path / "new").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 
 from arena.errors import MachineError
 from arena.export.pages import export_pages
@@ -315,22 +315,17 @@ def test_a_damaged_sweep_is_named_and_left_out(paths: Paths, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_the_command(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> None:
-    nothing = pkb_arena("export", "--html", "site")
-    assert nothing.returncode == 2
-    assert "there is no attempt to export" in nothing.stderr
+    fails(pkb_arena("export", "--html", "site"), 2, "there is no attempt to export")
     assert not (tmp_path / "site").exists()
     found = run(paths, "r1", FIRST)
     swept(paths, "", found)
     run(paths, "r2", SECOND)
     assert answer_of(pkb_arena("export", "--html", "site", "--json"))["attempts"] == 3  # r1 is part of the sweep
     assert set(pages_in(tmp_path / "site")) == {"index", "key1", "key2", "r2"}
-    again = pkb_arena("export", "--html", "site")
-    assert again.returncode == 2
-    assert "site is not empty" in again.stderr
+    fails(pkb_arena("export", "--html", "site"), 2, "site is not empty")
     assert pkb_arena("export", "--html", "one", "--sweep", "spring").stdout == "one/index.html: 2 attempts\n"
     assert pkb_arena("export", "--html", "x", "--format", "parquet").returncode == 2
     (paths.runs / "notes.jsonl").write_text("no run\n")
     damaged = pkb_arena("export", "--html", "two")
-    assert damaged.returncode == 3
-    assert f"{paths.runs / 'notes.jsonl'}: this is no run; the pages are without it" in damaged.stderr
+    fails(damaged, 3, f"{paths.runs / 'notes.jsonl'}: this is no run; the pages are without it")
     assert set(pages_in(tmp_path / "two")) == {"index", "key1", "key2", "r2"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine, answer_of, fails
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
@@ -109,9 +109,7 @@ def test_missing_provider_is_exit_code_and_way_on(
         "c",
     )
     done = pkb_arena_scripted(*command)
-    assert done.returncode == 3
-    assert "who are you" in done.stderr
-    assert "1 of 3 results are in; continue with `pkb-arena sweep --resume --name c`" in done.stderr
+    fails(done, 3, "who are you", "1 of 3 results are in; continue with `pkb-arena sweep --resume --name c`")
     assert KEY not in done.stderr
     models.replies = [streamed(WRONG)]
     done = pkb_arena_scripted("sweep", "--resume", "--name", "c", "--unsafe")
