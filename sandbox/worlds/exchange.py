@@ -28,6 +28,9 @@ meanwhile. limit: seconds.
 Raises WorldFailed or Deadline if the contender is at fault, and other exceptions for other ends of the run.
 """
 
+_FACTORS = (0.0, *map(float, range(2, 65)), *(1.0 / ranks for ranks in range(2, 65)))
+"""What a forgotten or repeated division, or a sum over too many or too few ranks, multiplies an output with."""
+
 
 def ask(
     await_all: AwaitAll,
@@ -92,6 +95,17 @@ class PreparedSetting:
     def distinct_calls(self) -> int:
         """Number of untimed calls, each on other inputs, that prepare the libraries of a new world for most shapes."""
         return distinct_calls(self.call_seconds) if self.varies else 0
+
+
+def _factor_words(bad: OutputError) -> str:
+    """ "; got is 2 times expected everywhere", if that explains the first wrong element and the whole error; else ""."""
+    try:
+        factor = float(bad.got) / float(bad.expected)
+    except (ValueError, ZeroDivisionError):
+        return ""
+    near = min(_FACTORS, key=lambda each: abs(each - factor))
+    explains = abs(near - factor) <= 0.01 * near and abs(abs(near - 1.0) - bad.rms) <= 0.01 * bad.rms
+    return f"; got is {near:.3g} times expected everywhere" if explains else ""
 
 
 def hand_over_arenas(
@@ -398,7 +412,7 @@ class Exchange:
         elif not math.isfinite(bad.rms):
             kind = "wrong (the relative RMS error is infinite: the exact output is all zeros, or the error overflows)"
         else:
-            kind = f"wrong (relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e})"
+            kind = f"wrong (relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e}){_factor_words(bad)}"
         return self.failure(
             f"output {bad.output}: {bad.wrong} of {bad.total} elements {kind}",
             verdict,

@@ -10,7 +10,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, right, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted
+from sandbox.protocol.events import Checked, Failure, OutputError, PhaseEnded, PhaseStarted
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding
 from sandbox.protocol.verdict import Verdict
@@ -18,7 +18,7 @@ from sandbox.referee import correctness as correctness_module
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.wording import place_of
 from sandbox.worlds.deadlines import COMPILE
-from sandbox.worlds.exchange import Exchange
+from sandbox.worlds.exchange import Exchange, _factor_words
 from sandbox.worlds.world import World
 
 
@@ -280,6 +280,21 @@ def test_wrong_outputs_say_where(verdict: Verdict) -> None:
     assert "limit" not in failure.message or not nonfinite
     assert (failure.rank, failure.index, failure.expected, failure.got) == (1, [4], "1.0", "2.0")
     assert failure.wrong_share == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "rms", "factor"),
+    [
+        ("-1.5", "-3.01", 1.0, "2"),
+        ("3", "0", 1.0, "0"),
+        ("4", "1", 0.75, "0.25"),
+        ("4", "1", 0.5, ""),
+        ("0", "1", 1.0, ""),
+    ],
+)
+def test_uniform_factor_of_wrong_output_is_named(expected: str, got: str, rms: float, factor: str) -> None:
+    output = OutputError("out", False, False, rms, rms, 0.0, 0.0, 0.001, 0.01, expected=expected, got=got)
+    assert _factor_words(output).partition("got is ")[2].partition(" ")[0] == factor
 
 
 def test_outputs_that_must_match_exactly_say_so() -> None:
