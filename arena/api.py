@@ -187,7 +187,7 @@ class Arena:
             kernel_path=str(file.path.absolute()) if file else "",
             player=options.get("player", "you"),
             rounds=options.get("rounds"),
-            budget_s=options.get("budget_s", self.settings.budget_s),
+            budget_s=options.get("budget_s", self.settings.seconds),
         )  # fmt: skip
 
 

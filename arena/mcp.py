@@ -46,7 +46,7 @@ class Terms:
     """Defaults for what a call leaves out of its setting."""
     rounds: int | None = None
     budget_s: float | None = None
-    """None: the setting `budget_s`."""
+    """None: the setting `seconds`."""
     player: str = MCP
     house: bool = False
     """Whether house kernels may be read."""
@@ -151,7 +151,7 @@ class ArenaTools:
             Task(problem, choose_setting(problem, wanted.over(terms.choice), self._settings)),
             terms.player,
             rounds=terms.rounds,
-            budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,
+            budget_s=self._settings.seconds if terms.budget_s is None else terms.budget_s,
             unsafe=terms.unsafe,
         )
         async with self._turn:

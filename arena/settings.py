@@ -129,7 +129,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ""
     )
     dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
-    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 2.5
+    seconds: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 2.5
     live_s: Annotated[
         float, Meta(description="Seconds that the app goes on measuring after a verdict; 0: not at all.", ge=0, le=600)
     ] = 60.0

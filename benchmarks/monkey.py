@@ -310,7 +310,7 @@ def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> li
 def prepare(folder: Path, screen: str) -> subprocess.Popen[str] | None:
     """Writes settings, a sweep for its screen, and starts a model that writes without end for the others."""
     paths, served = paths_in(folder), None
-    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, seconds=0.1), paths)
     if screen == "sweep":
         players, sizes = ["--players", "baseline,house"], ["--problems", "1,2", "--preset", "tiny", "--one-size"]
         command = ["sweep", *players, *sizes, "--rounds", "0", "--name", "monkey"]

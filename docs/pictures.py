@@ -95,7 +95,7 @@ def with_stand_in(*answers: str) -> Any:
     model = ModelSettings(
         provider="openai_chat", model=NAME, base_url=serve(list(answers)), tools=False, price_in=5.0, price_out=25.0
     )
-    return Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: model})
+    return Settings(device="cpu", world=2, seconds=BUDGET_S, models={NAME: model})
 
 
 async def judge(app: Any, pilot: Any) -> None:
@@ -125,7 +125,7 @@ async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE
     from arena.settings import Settings
 
     kernel = kernel_file(source.read_text(encoding="utf-8"))
-    async with opened(Settings(budget_s=BUDGET_S), problem, kernel) as (app, pilot):
+    async with opened(Settings(seconds=BUDGET_S), problem, kernel) as (app, pilot):
         for _ in range(3):  # the first runs compile the kernel and warm the worlds
             await judge(app, pilot)
             await pilot.pause(2.5)
@@ -195,7 +195,7 @@ async def profile() -> None:
     from screens.profile import ProfileScreen
 
     kernel = kernel_file(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"))
-    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):
+    async with opened(Settings(device="cpu", world=2, seconds=BUDGET_S), "13", kernel) as (app, pilot):
         await judge(app, pilot)
         await pilot.press("f18")
         await until(pilot, lambda: isinstance(app.screen, ProfileScreen) and app.screen.found is not None)
@@ -209,7 +209,7 @@ async def board(name: str = "board", views: int = 0) -> None:
 
     sweep = ["sweep", "--problems", "1,2,13,44,58", "--players", "house,baseline", "--world", "2", "--device", "cpu"]
     commands = [["calibrate", "--device", "cpu", "--world", "2"], sweep]
-    async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
+    async with opened(Settings(device="cpu", world=2, seconds=1.0), "", None, commands) as (app, pilot):
         await pilot.press("b", *["f3"] * views)
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and app.screen.standings)
         await draw(app, pilot, name)
@@ -221,7 +221,7 @@ async def folder() -> None:
 
     kernel = SHOWN / "all_reduce"
     shutil.copytree(FOLDER, kernel, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "1", kernel) as (app, pilot):
+    async with opened(Settings(device="cpu", world=2, seconds=BUDGET_S), "1", kernel) as (app, pilot):
         await judge(app, pilot)
         file = kernel / "ops" / "slices.h"
         file.write_text(
@@ -244,7 +244,7 @@ async def void() -> None:
 
     at = ["--world", "2", "--device", "cpu"]
     commands = [["run", "1", str(kernel_paths()[name]), *at] for name in ("allreduce_two_shot", "allreduce_cpp")]
-    async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
+    async with opened(Settings(device="cpu", world=2, seconds=1.0), "", None, commands) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: bool(getattr(app.screen, "standings", None)))
         await pilot.press("x")

@@ -71,7 +71,7 @@ def paths(home: Path) -> Paths:
 def small_budget(home: Path) -> None:
     """Lets measurements end as soon as settings allow, for tests that do not check what is measured."""
     (home / "config").mkdir(parents=True)
-    (home / "config" / "settings.toml").write_text("budget_s = 0.1\nlive_s = 0\n")
+    (home / "config" / "settings.toml").write_text("seconds = 0.1\nlive_s = 0\n")
 
 
 @pytest.fixture(scope="session")

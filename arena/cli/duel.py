@@ -189,9 +189,7 @@ async def _play(session: CliSession, problem: Problem, header: DuelHeader, playe
     say(f"duel {header.duel_id}")
     async with Engine(session.paths) as engine:
         engine.subscribe_notices(LiveLine().notice)
-        match = Match(
-            engine, session.paths, problem, header, players, budget_s=session.settings.budget_s, unsafe=unsafe
-        )
+        match = Match(engine, session.paths, problem, header, players, budget_s=session.settings.seconds, unsafe=unsafe)
         match.listeners.append(tell)
         await match.play()
         return match.state

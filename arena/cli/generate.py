@@ -60,7 +60,7 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
         task,
         str(player.name),
         **fields_of(plan, "steps rounds unsafe other_sizes"),
-        budget_s=plan.session.settings.budget_s,
+        budget_s=plan.session.settings.seconds,
         hear=hear,
         warn=complain,
         hear_other_size=run_progress.other_size,

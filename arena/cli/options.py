@@ -211,7 +211,7 @@ seconds_option = number_option(
     within=(LEAST_BUDGET_S, MOST_BUDGET_S),
     kind=float,
     metavar="SECONDS",
-    help=f"{BUDGET_WORDS} [default: the setting budget_s]",
+    help=f"{BUDGET_WORDS} [default: the setting seconds]",
 )
 budget_option = number_option(
     "--budget",

@@ -59,7 +59,7 @@ def command(
     session = open_session()
     if by and not void:
         raise UsageError("--by names who voids, and nothing is voided", "add --void")
-    budget_s = session.settings.budget_s if seconds is None else seconds
+    budget_s = session.settings.seconds if seconds is None else seconds
     terms = {"rounds": rounds, "budget_s": budget_s, "void_by": (by or user()) if void else "", "unsafe": unsafe}
     to_judge = _to_judge(session, players, problem_set)
     found = _Findings(total=len(to_judge))

@@ -52,7 +52,7 @@ def make_request(
 ) -> RunRequest:
     """Returns the request, with all checks that need no run.
 
-    seconds: replaces the setting `budget_s`. against: a kernel that replaces the baseline.
+    seconds: replaces the setting of that name. against: a kernel that replaces the baseline.
 
     Raises:
         ArenaError: the problem, the kernel file or the setting cannot be run.
@@ -69,7 +69,7 @@ def make_request(
         kernel_name=name,
         kernel_path=path,
         rounds=rounds,
-        budget_s=session.settings.budget_s if seconds is None else seconds,
+        budget_s=session.settings.seconds if seconds is None else seconds,
         versus=Contender(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
     )  # fmt: skip
 

@@ -239,7 +239,7 @@ class Performance:
     ) -> Match:
         """paths: temporary folders for the duel's journal."""
         async with self.judge() as engine:
-            match = Match(engine, paths, problem, header, players, budget_s=self.settings.budget_s)
+            match = Match(engine, paths, problem, header, players, budget_s=self.settings.seconds)
             self.stage.state, self.stage.clock = match.state, lambda: match.now
             playing = asyncio.create_task(match.play())
             try:

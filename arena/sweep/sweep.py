@@ -368,7 +368,7 @@ class Sweep:
             kernel_name=name,
             player="you" if player == BASELINE else player,
             rounds=self.plan.rounds,
-            budget_s=self.settings.budget_s if seconds is None else seconds,
+            budget_s=self.settings.seconds if seconds is None else seconds,
             urgency=SWEEP,
         )  # fmt: skip
 

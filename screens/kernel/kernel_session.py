@@ -220,7 +220,7 @@ class KernelSession:
         assert self._request is not None, "can_measure_on says whether there is one"
         factor = MEASURE_ON[min(self._longer, len(MEASURE_ON) - 1)]
         longer = self._longer + 1
-        request = structs.replace(self._request, budget_s=self.services.settings.budget_s * factor)
+        request = structs.replace(self._request, budget_s=self.services.settings.seconds * factor)
         await self._judge(request)
         self._longer = longer
         return request.budget_s
@@ -264,6 +264,7 @@ class KernelSession:
         return view(
             RunRequest, kernel, self.services.settings,
             problem=self.problem, setting=self.setting(), kernel_name=name, kernel_path=path, versus=versus,
+            budget_s=self.services.settings.seconds,
         )  # fmt: skip
 
     def judges(self, kernel: Kernel) -> bool:

@@ -87,7 +87,7 @@ class ModelSession:
             task,
             str(self.plan.player.name),
             steps=self.plan.answers,
-            budget_s=services.settings.budget_s,
+            budget_s=services.settings.seconds,
             other_sizes=self.plan.other_sizes,
             hear=self.hear,
             warn=self._warn,

@@ -93,7 +93,7 @@ class App:
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
     """The kernel file of problem 1, written before the app starts. The settings are for two CPU ranks."""
-    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, seconds=0.1), paths)
     problem = load_catalogue().find("1")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 

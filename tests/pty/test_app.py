@@ -40,7 +40,7 @@ def solution(A_local, B_local):
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
     """The kernel file of problem 13, written before the app starts. Settings: two CPU ranks, short measurements."""
-    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, seconds=0.1), paths)
     problem = load_catalogue().find("13")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 

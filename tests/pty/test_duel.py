@@ -31,7 +31,7 @@ F8 = "\x1b[19~"
 def kernel(paths: Paths, model_server: Any) -> Path:
     """The person's file, wrong at first; a model at the local server; two ranks on CPU."""
     model = ModelSettings(provider="anthropic", model="m-1", base_url=model_server.url, retries=0)
-    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.4, models={"local": model}), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, seconds=0.4, models={"local": model}), paths)
     return Workspace(paths.workspace).create(load_catalogue().find("13"), WRONG)
 
 

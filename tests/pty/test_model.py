@@ -32,7 +32,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
         price_in=1.0,
         price_out=1.0,
     )
-    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1, models={"local": model}), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, seconds=0.1, models={"local": model}), paths)
     return Workspace(paths.workspace).create(load_catalogue().find("13"), RIGHT)
 
 

@@ -108,7 +108,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
     async with open_app() as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.is_mounted)
-        paths.settings_file.write_text(f'device = "cpu"\nbudget_s = 2.0\n{model}')
+        paths.settings_file.write_text(f'device = "cpu"\nseconds = 2.0\n{model}')
         before = app.theme
         await pilot.press("shift+f9")
         await until(pilot, lambda: app.screen.query_one("#set-theme").value == load_settings(paths).theme != before)
@@ -117,7 +117,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         await pilot.press("ctrl+s")
         await until(pilot, lambda: load_settings(paths).world == 4)
         saved = load_settings(paths)
-        assert (saved.theme, saved.budget_s, [*saved.models]) == (app.theme, 2.0, ["mine"])
+        assert (saved.theme, saved.seconds, [*saved.models]) == (app.theme, 2.0, ["mine"])
         paths.settings_file.write_text("devise = 1\n")  # a mistake: the file is not overwritten
         before = app.theme
         await pilot.press("shift+f9")

@@ -219,6 +219,6 @@ async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, ser
         await until(pilot, lambda: "▸by category" in screen_text(app))
         await pilot.press("escape", "f9")
         await until(pilot, lambda: "ctrl+w saves" in screen_text(app))
-        app.screen.query_one("#set-budget_s").value = "3"
+        app.screen.query_one("#set-seconds").value = "3"
         await pilot.press("ctrl+w")
-        await until(pilot, lambda: load_settings(paths).budget_s == 3)
+        await until(pilot, lambda: load_settings(paths).seconds == 3)

@@ -80,7 +80,7 @@ async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
         await until(pilot, lambda: isinstance(app.screen, PaneJump))
         await pilot.press("c")
         await until(pilot, lambda: app.screen is dialog and app.focused is dialog.focus_chain[2])
-        dialog.query_one("#set-budget_s").value = "3.25"
+        dialog.query_one("#set-seconds").value = "3.25"
         await pilot.pause()
         await pilot.press("escape")
         await until(pilot, lambda: "esc again leaves" in str(dialog.query_one("#report").content))

@@ -65,7 +65,7 @@ def models(model_server: Any, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> 
         )
         for name in provider.PROTOCOLS
     }  # fmt: skip
-    save_settings(Settings(budget_s=0.1, live_s=0, models=models), paths)
+    save_settings(Settings(seconds=0.1, live_s=0, models=models), paths)
     monkeypatch.setenv("MY_SECRET", provider.KEY)
     return model_server
 

@@ -30,7 +30,7 @@ pytestmark = [
 async def test_browser_kernel_is_judged_before_two_spectators(
     paths: Paths, tmp_path: Path, serve: Any, wait_until: Any
 ) -> None:
-    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, seconds=0.1), paths)
     kernel = paths.workspace / "01_allreduce" / "you" / "kernel.py"
 
     def verdicts() -> list[str]:

@@ -316,7 +316,7 @@ def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: in
     ("content", "code", "words"),
     [
         (b"\xff\xfe", 2, "it is not UTF-8 text (byte 0)"),
-        (b"budget_s = -1\n", 2, "from 0"),
+        (b"seconds = -1\n", 2, "from 0"),
         (b"wrld = 4\n", 2, "wrld"),
         (b'problem_dirs = ["/nowhere/mine"]\n', 0, "/nowhere/mine"),
     ],

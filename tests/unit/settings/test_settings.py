@@ -34,7 +34,7 @@ def test_what_is_saved_is_loaded(paths: Paths) -> None:
     settings = Settings(
         theme="light",
         world=4,
-        budget_s=2.5,
+        seconds=2.5,
         bell=True,
         editor='vim -c "set \\ft=cuda"',
         problem_dirs=["~/my problems", "/ö/ü"],
@@ -87,7 +87,7 @@ def test_misfit_value_is_refused_by_name(values: dict[str, object]) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_number_not_finite_is_refused_by_name(number: float) -> None:
     model = {"provider": "anthropic", "model": "m-1", "price_in": number}
-    for values, name in (({"budget_s": number}, "budget_s"), ({"models": {"m": model}}, r"price_in")):
+    for values, name in (({"seconds": number}, "seconds"), ({"models": {"m": model}}, r"price_in")):
         with pytest.raises(SettingsError, match=name):
             check_settings(values, "here")
 
@@ -164,7 +164,7 @@ def test_an_unwritable_folder_names_the_way_out(paths: Paths) -> None:
     ("values", "said"),
     [
         ({"world": "many"}, "world is 'many'; it must be a whole number from 0 to 64"),
-        ({"budget_s": "2"}, "budget_s is '2'; it must be a number from 0.1 to 600"),
+        ({"seconds": "2"}, "seconds is '2'; it must be a number from 0.1 to 600"),
         ({"dtype": "int9"}, "dtype is 'int9'; it must be one of float64, float32, bfloat16"),
         ({"keymap": {"run": 5}}, "keymap.run is 5; it must be a text in quotes"),
         ({"models": {"mine": {"provider": "gemini"}}}, "models.mine: model is missing"),
