@@ -103,15 +103,16 @@ class BaseScreen(Screen[None]):
         """Makes the next press of an action its first one again."""
         self._pressed.pop(action, None)
 
-    def is_sure(self, action: str, consequence: str) -> bool:
+    def is_sure(self, action: str, consequence: str, key: str = "") -> bool:
         """Whether this is the second press of an action's key. If not, shows what another press does.
 
-        consequence: the words after "esc again".
+        consequence: the words after "esc again". key: what was pressed; empty: the action's key.
         """
         if self.was_pressed(action):
+            self.app.clear_notifications()  # that asked for it
             return True
         self.note_press(action, SAID_S)
-        self.say(f"{self.key_words(action)} again {consequence}")
+        self.say(f"{key or self.key_words(action)} again {consequence}")
         return False
 
     # --- panes -----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from screens.duel import words as duel_words
 from screens.pane_jump import Stop
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.line_chart import NO_VERDICT, ChartLine, LineChart, Point, verdict_point
+from screens.widgets.line_chart import NO_SPEEDUP, NO_VERDICT, ChartLine, LineChart, Point, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.text_lines import PlainStatic
 from screens.widgets.writing import Writing
@@ -44,6 +44,7 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
 REFRESH_S = 0.1
 THREE_PANES = 200
 """Columns from which the race fits between the kernels."""
+NOT_COUNTED = "leaves: the duel is not counted"
 NARROW, WIDE = 100, 120
 """Columns from which the final's lines also name the clocks, and from which the score does."""
 
@@ -146,12 +147,14 @@ class DuelScreen(BaseScreen):
         lines = [ChartLine(f"{duel_words.COLOURS[name]} bold", points_of(state, name), holds=True) for name in SIDES]
         # The axis ends at the current time; the clock shows how much time is left.
         until = max(_LEAST_SECONDS, float(int(now)))
-        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=NO_VERDICT)
+        empty = NO_VERDICT if state.ended is None else NO_SPEEDUP
+        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=empty)
         if not self.changed:
             return
         self.changed = False
         self.show_keys()
-        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
+        title = self.query_one("#duel-title", PlainStatic)
+        title.update_if_new(duel_words.title(state, title.size.width))
         brief = self.size.width < NARROW
         self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, self.size.width < WIDE))
         self._draw_result()
@@ -233,5 +236,5 @@ class DuelScreen(BaseScreen):
 
     def action_leave_duel(self) -> None:
         """Leaves the duel; before its end only on a second press of the key."""
-        if self.state.over or self.is_sure("leave_duel", "leaves: the duel is not counted"):
+        if self.state.over or self.is_sure("leave_duel", NOT_COUNTED):
             self.dismiss()

@@ -14,7 +14,6 @@ from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.players.make_player import AGENT, MODEL, FilePlayer
 from arena.players.player import PlayerSetup, Task
-from arena.records.run_record import fields_of
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernel_folder import shown_name
 from arena.workspace.kernels import read_kernel
@@ -26,13 +25,15 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
-from screens.duel import DuelScreen
+from screens.duel import NOT_COUNTED, DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, entitle
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
+KEEP_S, SAID_AGAIN_S = 1.0, 60.0
+"""Seconds between two drafts of unsaved text, and between two hints that esc does not leave vim."""
 DuelStart = tuple[DuelPlan, Setting, Players]
 _PLAYING = {"submit", "pause", "agree", "give_up", "reveal"}
 """Actions that are possible until a duel is decided."""
@@ -63,6 +64,8 @@ class LiveDuelScreen(DuelScreen):
         """Unsaved text that the editor starts with; empty: the file's text."""
         self._files: Files = {}
         """The other files of the kernel's folder."""
+        self._kept = ""
+        """Unsaved text that was kept last."""
         self._saving = asyncio.Lock()
         self._saved = False
         """Whether the file was saved during the duel; its player then submits it."""
@@ -73,8 +76,16 @@ class LiveDuelScreen(DuelScreen):
                     guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
                     player.submits_first = guests  # the user's own may be weeks old
         try:
-            times = fields_of(services.settings, "budget_s live_s")
-            self.match = Match(services.engine, services.paths, problem, header, players, **times)
+            settings = services.settings
+            self.match = Match(
+                services.engine,
+                services.paths,
+                problem,
+                header,
+                players,
+                budget_s=settings.seconds,
+                live_s=settings.live_s,
+            )
         except ArenaError:
             if edits is not None:
                 services.locks.release(problem.stem)
@@ -92,6 +103,7 @@ class LiveDuelScreen(DuelScreen):
                 self._editor.move_cursor((0, 0))
             self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
             self.start(self._show_saves(self._watcher), "watch")
+            self.set_interval(KEEP_S, lambda: self.start(self._keep(), "draft"))
             self.call_after_refresh(self._cursor_moved)
         self.start(self._play(), "duel")
 
@@ -147,12 +159,18 @@ class LiveDuelScreen(DuelScreen):
         except ArenaError as error:
             self.log.error(error.message)
 
+    async def _keep(self) -> None:
+        """Keeps unsaved text while it is typed: the process may be killed."""
+        if self.unsaved not in ("", self._kept):
+            await asyncio.to_thread(self.keep_text)
+
     def keep_text(self) -> None:
-        if self.unsaved:
+        if text := self.unsaved:
             workspace, path = self.services.workspace, self.edited_path
-            if (draft := workspace.draft(path)) not in (None, self.unsaved):
+            if (draft := workspace.draft(path)) not in (None, text, self._kept):
                 workspace.keep_revision(draft, of=path)  # typed on another screen, and not in this editor
-            workspace.save_draft(path, self.unsaved)
+            self._kept = text
+            workspace.save_draft(path, text)
 
     @property
     def draft_words(self) -> str:
@@ -184,8 +202,8 @@ class LiveDuelScreen(DuelScreen):
     def _asked_by_vim(self, event: Editor.Asked) -> None:
         if event.saves:
             self.action_submit()
-        if event.leaves:
-            super().action_leave_duel()
+        if event.leaves and (self.state.over or self.is_sure("leave_duel", NOT_COUNTED, ":q")):
+            self.dismiss()
 
     def action_submit(self) -> None:
         """Submits the kernel: saves it, because each save is a submission."""
@@ -236,10 +254,11 @@ class LiveDuelScreen(DuelScreen):
 
     def action_leave_duel(self) -> None:
         if self.edits is None or not self._editor.leave():
-            if self.edits is not None and self._editor.vim is not None and not self.state.over:
-                self.say(":q leaves")
-            else:
+            if self.edits is None or self._editor.vim is None or self.state.over:
                 super().action_leave_duel()
+            elif not self.was_pressed("vim"):  # once, as who lives in vim presses esc out of habit
+                self.note_press("vim", SAID_AGAIN_S)
+                self.say(":q leaves")
 
     def may_quit(self) -> bool:
         return self.state.over or self.is_sure("quit", "quits: the duel is not counted")

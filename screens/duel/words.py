@@ -11,6 +11,7 @@ from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens import figures
+from screens.widgets.tables import LEAST_TITLE
 
 MOST_IN_SCORE = 18
 """Most characters of a player's name above the panes, where both names share a row with the title."""
@@ -19,17 +20,15 @@ MOST_REASON = 240
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
-def title(state: DuelState) -> Content:
-    """The problem of the duel, its limits and its setting."""
+def title(state: DuelState, width: int) -> Content:
+    """The problem of the duel, its limits and its setting, for so many columns."""
     header = state.header
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
     if header.budget_usd is not None:
         rules += f" · ${header.budget_usd:g} each"
-    return Content.assemble(
-        ("duel  ", "$muted"),
-        (f"{header.problem_id} · {header.title}", "$foreground bold"),
-        (f"   {rules} · {figures.setting_words(header.setting)}", "$muted"),
-    )
+    limits, name = f"   {rules} · {figures.setting_words(header.setting)}", f"{header.problem_id} · {header.title}"
+    name = figures.cut(name, max(width - len(limits) - len("duel  "), LEAST_TITLE))
+    return Content.assemble(("duel  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
 
 
 def score(state: DuelState, brief: bool = False) -> Content:
@@ -205,6 +204,6 @@ def pane_title(state: DuelState, name: SideName) -> str:
         crown = "★ " if state.ended.winner == name else ""
         shown = final_kernel(state, name)
         return f"{crown}{player} ─ kernel {shown.number}" if shown is not None else f"{crown}{player}"
-    if side.writing:
+    if side.writing and not side.left:
         return f"{player} ─ kernel {side.writing}, writing"
     return f"{player} ─ kernel {side.last.number}" if side.last is not None else player

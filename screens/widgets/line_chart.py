@@ -67,7 +67,8 @@ _AXIS, _FAILED = "$muted", "$error bold"
 ACCENT = "$accent bold"
 """The style of a line that is alone."""
 NO_VERDICT = ("The chart starts with the first speedup.", "No speedup yet.")
-"""Texts for a chart without a speedup; a verdict that is too noisy has none."""
+NO_SPEEDUP = ("No kernel has a speedup.", "No speedup.")
+"""Texts for a chart without a speedup, during a duel and after it; a verdict that is too noisy has none."""
 
 
 class Point(NamedTuple):
