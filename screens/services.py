@@ -54,6 +54,8 @@ class Services:
         """The same for the house kernels that were run on this machine."""
         self.best: dict[int, RunRecord] = {}
         """The best result of any player with every problem, by its id."""
+        self.marked: set[str] = set()
+        """Ids of the runs, and hashes of the texts, that were marked to compare them."""
         self.results_fault: ArenaError | None = None
         """Why the results are not shown; None: they are."""
         self.last_runs: dict[Path, tuple[RunRequest, RunInProgress]] = {}

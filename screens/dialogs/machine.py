@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
@@ -72,11 +73,17 @@ class MachineDialog(Dialog[str | None]):
             self._reading = False
         self.rows = [*runs, *sweeps]
         table = self.query_one(FigureTable)
-        table.fill(HEADS, [[(words, _colour(work)) for words in _cells(work)] for work in self.rows])
-        table.display = bool(self.rows)
+        rows = [_cells(work) for work in self.rows]
+        shown = [at for at, _ in enumerate(HEADS) if any(row[at] for row in rows)]
+        colours = map(_colour, self.rows)
+        drawn = [[(row[at], colour) for at in shown] for row, colour in zip(rows, colours, strict=True)]
+        table.fill([HEADS[at] for at in shown], drawn)
+        table.display = bool(rows)
         running = sum(work.place == "running" for work in runs)
         said = f"runs: {running} running · {len(runs) - running} waiting" if runs else "No run at this moment."
-        self.report(self._changes or said)
+        work = table.under_cursor(self.rows)
+        whole = printable(f"{work.what}\n") if work and table.virtual_size.width > table.size.width else ""
+        self.report(self._changes or f"{whole}{said}")
 
     @property
     def _sweep(self) -> Work | None:
@@ -136,5 +143,6 @@ def _colour(work: Work) -> str:
 
 
 def _cells(work: Work) -> tuple[str, ...]:
-    left = "" if work.expected_s is None else f"≤ {figures.clock(work.expected_s)}"
+    over = not work.sweep and work.place == "running" and time.time() - work.since > (work.expected_s or 0.0)
+    left = "" if work.expected_s is None or over else f"≤ {figures.clock(work.expected_s)}"
     return tuple(map(printable, (work.who, work.place, left, figures.age_words(work.since), work.money, work.what)))

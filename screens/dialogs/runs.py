@@ -56,7 +56,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """The rows as shown."""
         self._all: list[RunRecord | Unrun] = []
         self._notes: dict[str, str] = {}
-        self._marked: set[str] = set()
+        self._marked = services.marked
         self._alike = ""
         """What the rows have in common; it has no column."""
         self._fastest = False
@@ -140,7 +140,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
             for row in drawn:
                 row[column] = (row[column][0].rjust(width), row[column][1])
         self._table.fill(shown, drawn)
-        self._table.move_cursor(row=self.entries.index(here) if here in self.entries else 0)
+        places = [at for at, each in enumerate(self.entries) if here is not None and _id(each) == _id(here)]
+        self._table.move_cursor(row=places[0] if places else 0)
         self.show_current()
         self._table.display = bool(self.entries)  # last: the focus must not go to what is below it
 
@@ -156,8 +157,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
             words = figures.cut(words, 40)
         elif isinstance(entry, RunRecord) and name == "verdict" and not entry.voided:
             words, colour = figures.verdict_words(entry.verdict), figures.verdict_style(entry.verdict)
-        elif isinstance(entry, RunRecord) and name == "speedup" and entry.interval is not None:
-            words = figures.speedup_words(entry.interval, entry.outcome)
+        elif isinstance(entry, RunRecord) and name == "speedup" and entry.outcome:
+            unknown = f"{figures.outcome_sign(entry.outcome)} {entry.outcome}"
+            words = figures.speedup_words(entry.interval, entry.outcome) if entry.interval else unknown
             colour = figures.outcome_style(entry.outcome)
         if isinstance(entry, RunRecord) and entry.voided and name != "note":
             colour = f"strike {colour}"
@@ -172,6 +174,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         entry = self.current
         if isinstance(entry, RunRecord) and entry.voided:
             said = printable(entry.voided.words)
+        elif self._all and not self.entries:
+            said = "No run is found. esc ends the search."
         elif self._all:
             said = f"{self.counted}{self._alike}. Times are medians of a call."
         else:

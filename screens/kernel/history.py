@@ -80,7 +80,7 @@ class HistoryScreen(RunsDialog):
         await super()._read()
         ran = [each for each in self._all if isinstance(each, RunRecord)]
         best = best_times(self.session.in_setting(ran))
-        self.query_one("#best").display = len(best) > 1
+        self.query_one("#best").display = len({*best}) > 1
         self.query_one("#best-times", Sparkline).data = best
         if best:
             self.query_one("#best-words", PlainStatic).update(f"best so far, µs  {best[0]:.1f} → {best[-1]:.1f}  ")

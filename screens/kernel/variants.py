@@ -78,6 +78,9 @@ class NamesDialog(Dialog[T | None]):
     def action_answer(self, what: str) -> None:
         """Does it, or shows why it cannot be done."""
         row, typed = self.query_one(OptionList).highlighted, self.query_one(Input).value.strip()
+        if what == "rename" and not typed:
+            self.refuse("type the new name first")
+            return
         try:
             self.dismiss(self._do(what, self._names[row] if row is not None else "", typed))
         except ArenaError as error:
