@@ -104,8 +104,9 @@ class ArenaApp(TerminalApp):
         services = self.services
         self.stylesheet.read_all(self.LATER_CSS)  # parsed when the first widget is mounted
         try:
-            catalogue = await services.read()
-            await self.fill_picker()
+            with self.keys_wait():  # for the list
+                catalogue = await services.read()
+                await self.fill_picker()
             services.make_engine().subscribe_notices(self._notice)
             self.opened.set()
             self.picker.refresh_bindings()
@@ -263,7 +264,7 @@ class ArenaApp(TerminalApp):
         if not has_shell() or self._driver is None or not self._driver.can_suspend:
             self.notify("Not suspended: no shell could continue the app.", timeout=4, markup=False)
         else:
-            self.action_suspend_process()
+            self.call_after_refresh(self.action_suspend_process)  # not while the menu is being removed
 
     def action_help_quit(self) -> None:
         """Shows the key that quits, after ctrl+c without a selection."""

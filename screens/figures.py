@@ -124,7 +124,7 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
     if standing.best is not None:
         return best_words(standing.best)
     if standing.solved:
-        return "✓ correct", "success"
+        return "✓ pass", "success"
     if standing.last.voided:
         return "✗ voided", "muted"
     verdict = standing.last.verdict
@@ -161,7 +161,7 @@ def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Conten
     if not other.passed:
         words, colour = verdict_words(Verdict(other.verdict)), verdict_style(Verdict(other.verdict))
     elif (speedup := by_clock(other.speedup, other.clock)) is None:
-        words, colour = "✓ correct", "success"
+        words, colour = "✓ pass", "success"
     else:
         words = f"{outcome_sign(other.outcome)} {brief_words(speedup.median, other.outcome)}"
         colour = outcome_style(other.outcome)

@@ -117,8 +117,8 @@ class Palette(CommandPalette):
     dismiss = dismiss_in_front
 
     DEFAULT_CSS = """
-    Palette > Vertical { margin-top: 2; width: 100%; max-width: 84; }
-    Palette #--results, Palette CommandList { max-width: 84; }
+    Palette > Vertical { margin-top: 2; width: 100%; max-width: 118; }
+    Palette #--results, Palette CommandList { max-width: 118; }
     Palette CommandList { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -94,7 +94,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (24, "-high")]
 
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""

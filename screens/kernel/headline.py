@@ -110,7 +110,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if not said:
         if state.waiting is not None and state.running:
             return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
-        return Answer("✓ PASS", "success", big="✓", support="correct; not timed" if told is not None else "timing…")
+        return Answer("✓ PASS", "success", big="✓", support="not timed" if told is not None else "timing…")
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     single = bool(state.result and single_calls_words(state.result.told))
@@ -129,9 +129,13 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     )  # fmt: skip
 
 
-def earlier_answer(record: RunRecord, key: str) -> Answer:
-    """The answer of an earlier run of the same text in the same setting, muted, with its age. `key` runs it again."""
-    when = f"at {figures.age_words(record.created)} · {key} runs it again"
+def earlier_answer(record: RunRecord, key: str, sha256: str) -> Answer:
+    """The answer of an earlier run of the same code in the same setting, muted, with its age. `key` runs it again.
+
+    sha256: of the text in the editor, whose comments may differ.
+    """
+    same = "" if record.sha256 == sha256 else "same code "
+    when = f"{same}at {figures.age_words(record.created)} · {key} runs it again"
     words = figures.verdict_words(record.verdict)
     if record.interval is None or not record.outcome:
         support = (record.outcome or "not timed") if record.passed else _line(record.detail).partition(";")[0]
@@ -283,12 +287,13 @@ class KernelHeadline(Widget):
         return Strip(parts).adjust_cell_length(width, self.rich_style)
 
 
-def best_words(problem: Problem, standing: Standing | None) -> str:
-    """The user's best result, or the last one if none was correct; then the problem's category and collectives."""
+def best_words(problem: Problem, standing: Standing | None, house: Standing | None, duel_key: str) -> str:
+    """The user's best result, or the last one without a PASS; that of the house kernel; the category and collectives."""
     best = "not tried yet"
     if standing is not None:
         best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
-    return f"{best} · {problem.category} · {', '.join(problem.collectives)}"
+    against = f"house {figures.standing_words(house)[0]}" if house is not None else f"{duel_key}: against the house"
+    return f"{best} · {against} · {problem.category} · {', '.join(problem.collectives)}"
 
 
 def setting_words(setting: Setting | ArenaError) -> str:

@@ -288,7 +288,7 @@ class KernelScreen(EditingScreen):
         asks = not state.run_id or session.from_journal or of.startswith("revision")
         earlier = session.earlier(kernel) if asks and not session.busy else None
         if earlier is not None:
-            answer = earlier_answer(earlier, self.key_words("run"))
+            answer = earlier_answer(earlier, self.key_words("run"), kernel.sha256)
             if earlier.run_id != state.run_id and self._asked != (earlier.run_id, state.run_id):
                 self._asked = earlier.run_id, state.run_id
                 self.start(self._show_earlier(earlier), "earlier")
@@ -300,7 +300,8 @@ class KernelScreen(EditingScreen):
         result.set_class(bool(of) or session.from_journal, "outdated")
         told_of = state.setting or setting
         result.set_heights(told_of.world if isinstance(told_of, Setting) else None)
-        best = best_words(self.problem, self.services.standings.get(self.problem.id))
+        yours, house = (each.get(self.problem.id) for each in (self.services.standings, self.services.house))
+        best = best_words(self.problem, yours, house, self.key_words("duel"))
         title = f"{self.problem.id} · {self.problem.title}"
         self.query_one(KernelHeadline).show(answer, title, setting_words(setting), best)
         gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
@@ -368,7 +369,10 @@ class KernelScreen(EditingScreen):
 
     async def _measure_on(self) -> None:
         budget_s = await self.session.measure_on()
-        self.say(f"Measuring the same revision again, for {budget_s:g} s or longer")
+        of = self.session.verdict_of(self.buffer.kernel)
+        self.say(
+            f"Measuring {of or 'this text'} again{', without changes since,' * bool(of)} for {budget_s:g} s or longer"
+        )
 
     def action_end_measuring(self) -> None:
         if self.session.state.measuring_on:
@@ -388,9 +392,9 @@ class KernelScreen(EditingScreen):
         if self.session.busy:
             self.say(f"The run has not ended yet. {then} after its end.")
         elif earlier is not None and earlier.passed:
-            self.say(f"Right since {figures.age_words(earlier.created)}. {self.key_words('run')} runs it again first")
+            self.say(f"PASS since {figures.age_words(earlier.created)}. {self.key_words('run')} runs it again first")
         else:
-            self.say("No correct run yet: run a kernel first")
+            self.say("No PASS yet: run a kernel first")
         return False
 
     def action_cancel(self) -> None:

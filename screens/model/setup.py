@@ -16,7 +16,9 @@ from arena.players.player import PlayerKind, PlayerName, PlayerSetup
 from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable
+from arena.workspace.named_kernels import BASELINE, starter
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs import DecidingDialog, field, number, one_of
 from screens.model.model_session import ModelPlan
 from screens.widgets.text_lines import PlainStatic
@@ -67,7 +69,8 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             if self.origin is not None:
                 starts = {THE_BASELINE: False, printable(self.origin.name): True}
-                yield field("from", one_of("from", starts, self.improve))
+                own = self.origin.kernel != Kernel(starter(self.problem, BASELINE))
+                yield field("from", one_of("from", starts, own))
             yield field("how", one_of("how", (IMPROVE, INDEPENDENT), IMPROVE))
             yield field("sizes", one_of("sizes", (ONE_SETTING, OTHER_SIZES), ONE_SETTING))
             yield field("answers", Input(ANSWERS, id="answers", compact=True))

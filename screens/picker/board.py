@@ -188,7 +188,7 @@ class BoardDialog(Dialog[Problem | None]):
                 for player in self.players
             ]
             theirs = [_share_words(model.curve[number]) for model in self._published.model]
-            rows.append(_row("correct" if factor == 0.0 else f"> {factor:g}×", "", ours, theirs))
+            rows.append(_row("pass" if factor == 0.0 else f"> {factor:g}×", "", ours, theirs))
         return rows
 
     def _bounds(self) -> list[list[Figure]]:

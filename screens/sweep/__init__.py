@@ -47,7 +47,7 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
         return f"✗ {figures.brief_verdict(best.verdict)}{count}", "error"
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
-        return f"✓ correct{only}{count}", "success"
+        return f"✓ pass{only}{count}", "success"
     if best.outcome == TOO_NOISY:  # a figure would be read as the result
         return f"~ {best.outcome}{only}{count}", figures.outcome_style(best.outcome)
     sign = figures.outcome_sign(best.outcome)
@@ -55,10 +55,10 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:
-    """ "132 results · 71 correct · $0.42 · updated 4 s ago"."""
+    """ "132 results · 71 pass · $0.42 · updated 4 s ago"."""
     if not grid.sessions:
         return "empty"
-    parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} correct"]
+    parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} pass"]
     waiting = sum(square.waiting for square in grid.squares.values())
     if waiting:
         parts.append(f"{waiting} waiting for a verdict")

@@ -211,7 +211,7 @@ async def test_times_drawn_early_get_their_advice(open_app, events, until, scree
         screen.apply(end)
         screen.query_one("#timing").on_resize()  # between the end of the run and its drawing
         screen.draw(force=True)
-        await until(pilot, lambda: "to reduce noise: more rounds" in screen_text(app))
+        await until(pilot, lambda: "to reduce noise: measure longer" in screen_text(app))
 
 
 @pytest.mark.parametrize(

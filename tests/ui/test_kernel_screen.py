@@ -237,14 +237,14 @@ async def test_faster_kernel_is_judged_at_other_sizes(open_app, save_kernel, unt
         screen = app.screen
         assert "Other sizes" not in screen_text(app)
         await pilot.press(KEY)
-        await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
+        await until(pilot, lambda: any("No PASS yet" in str(note.message) for note in app._notifications))
         await run(app, pilot, save_kernel, until)
         own = screen.session.state.run_id
         await pilot.press(KEY)
         await until(pilot, lambda: "faster: all" in screen_text(app))
         text = screen_text(app)
         assert text.count("▲ 1.50× faster") == 2
-        assert text.count("✓ correct") == 1
+        assert text.count("✓ pass") == 1
         assert screen.session.state.run_id == own  # the verdict that is shown stays the kernel's own
         assert "✓ PASS  ▲ faster" in text
         panes = screen.query_one("#result-pane")
@@ -273,6 +273,6 @@ async def test_settings_and_log_are_visible_at_100_columns(open_app, save_kernel
         await run(app, pilot, save_kernel, until)
         await pilot.press(KEY)
         await until(pilot, lambda: "faster: all" in screen_text(app))
-        assert len(re.findall(r"(?:faster|correct) +W=\d \w+ M=\d+ N=\d+ K=\d+ ", screen_text(app))) == 3
+        assert len(re.findall(r"(?:faster|pass) +W=\d \w+ M=\d+ N=\d+ K=\d+ ", screen_text(app))) == 3
         log = app.screen.query_one("#log")
         await until(pilot, lambda: log.region.height >= 3 and log.region.bottom <= 28)

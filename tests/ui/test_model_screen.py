@@ -272,8 +272,7 @@ async def test_kernel_in_editor_is_offered_to_improve(open_app, until, type_kern
         await pilot.press("f7")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup) and app.screen.query("#from"))
         start = app.screen.query_one("#from", Select)
-        await until(pilot, lambda: "the baseline" in screen_text(app))  # the default to start from
-        start.value = True
+        assert start.value is True  # not its baseline, which it is no copy of
         screen = await asked(app, pilot, until, answers="1")
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: f"against {name}: ▲ 1.50×" in screen_text(app))

@@ -49,10 +49,10 @@ async def test_longer_measuring_judges_same_revision_again(
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
+        await until(pilot, lambda: any("No PASS yet" in str(note.message) for note in app._notifications))
         await save_kernel(pilot, "budget")
         await until(pilot, lambda: result_of(screen))
-        await until(pilot, lambda: "to reduce noise: more rounds (ctrl+l)" in screen_text(app))
+        await until(pilot, lambda: "to reduce noise: measure longer (ctrl+l)" in screen_text(app))
         type_kernel(screen, "typed since, and not what is measured")
         for longest in (10.0, 40.0, 40.0):
             before = screen.session.state.run_id

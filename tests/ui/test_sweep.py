@@ -47,11 +47,11 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
         journal.append(result("house", "allreduce", 1, "PASS"))
         cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
         journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
-        await until(pilot, lambda: "✓ correct" in screen_text(app) and "…" in screen_text(app))
+        await until(pilot, lambda: "✓ pass" in screen_text(app) and "…" in screen_text(app))
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
-        await until(pilot, lambda: "✓ correct 1/2" in screen_text(app))
-        await until(pilot, lambda: "3 results · 2 correct" in screen_text(app) and "$0.50" in screen_text(app))
+        await until(pilot, lambda: "✓ pass 1/2" in screen_text(app))
+        await until(pilot, lambda: "3 results · 2 pass" in screen_text(app) and "$0.50" in screen_text(app))
 
         await pilot.press("slash", *"unsolved")
         await until(pilot, lambda: "All-gather" not in screen_text(app))
@@ -74,7 +74,7 @@ async def test_damaged_line_is_named_after_what_came_before(
         file.write(b"{}\n")
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "✓ correct" in screen_text(app) and "is no line of a sweep" in told(app))
+        await until(pilot, lambda: "✓ pass" in screen_text(app) and "is no line of a sweep" in told(app))
         assert f"{journal.path}: line 4 is no line of a sweep's journal" in told(app)
         assert "remove that line, or move the file elsewhere" in told(app)
 
@@ -117,7 +117,7 @@ async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_t
         await pilot.press("enter", "n", "slash", "escape")  # no key does harm before
         begun: SweepJournal = request.getfixturevalue("journal")
         begun.append(result("house", "allreduce", 1, "PASS"))
-        await until(pilot, lambda: "✓ correct" in screen_text(app) and "enter open" in screen_text(app))
+        await until(pilot, lambda: "✓ pass" in screen_text(app) and "enter open" in screen_text(app))
         begun.close()
 
 
@@ -131,7 +131,7 @@ async def test_players_with_alike_names_have_own_columns(open_app, until, screen
     journal.close()
     async with open_app(size=(200, 30)) as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "✓ correct" in screen_text(app) and "✗ wrong" in screen_text(app))
+        await until(pilot, lambda: "✓ pass" in screen_text(app) and "✗ wrong" in screen_text(app))
         await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
 
 

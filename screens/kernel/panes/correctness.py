@@ -44,7 +44,7 @@ def rank_parts(rank: RankChecked, width: int, cells: int | None = None) -> list[
     output = worst(rank)
     parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
     if output is None:
-        return [*parts, ("no outputs", "$muted")]
+        return [*parts, ("not compared", "$muted")]
     if not rank.ok and output.where:
         return parts + _wrong_parts(output, width, cells)
     if output.exact:

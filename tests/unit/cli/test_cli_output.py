@@ -54,9 +54,9 @@ def test_both_clocks_are_said_once_before_advice(capsys: pytest.CaptureFixture[s
     assert out.splitlines()[0] == f"✓ PASS   ≈ {told}"
     assert out.count(told) == 1
     assert "kernel 495.4 µs a call; smallest detectable difference 3 %\n" in out
-    assert "to reduce noise: more rounds (--rounds or --seconds), a quieter machine" in out
+    assert "to reduce noise: measure longer (--rounds or --seconds), a quieter machine" in out
     assert rendered(compact(judged)) == (
-        f"✓ PASS  ≈ {told}  to reduce noise: more rounds (--rounds or --seconds), a quieter machine  (0.00 s)"
+        f"✓ PASS  ≈ {told}  to reduce noise: measure longer (--rounds or --seconds), a quieter machine  (0.00 s)"
     )
 
 

@@ -55,7 +55,7 @@ def test_both_clocks_say_their_limits_and_advice():
     )
     assert detectable_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 11 % (end-to-end)"
     assert detectable_words(None) == ""
-    assert advice_words("more rounds, a quieter machine", "F7") == "more rounds (F7), a quieter machine"
+    assert advice_words("more rounds, a quieter machine", "F7") == "measure longer (F7), a quieter machine"
     assert advice_words("", "F7") == ""
 
 

@@ -80,10 +80,10 @@ def test_result_never_right_is_not_called_best() -> None:
     problem = load_catalogue().find("1")
     last = record("r", verdict=Verdict.CRASH)
     wrong = Standing(problem_id=1, runs=1, solved=False, best=None, last=last)
-    assert best_words(problem, wrong).startswith("your last ✗ crash · ")
+    assert best_words(problem, wrong, None, "F8").startswith("your last ✗ crash · ")
     right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
-    assert best_words(problem, right).startswith("your best ✓ correct · ")
-    assert best_words(problem, None).startswith("not tried yet · ")
+    assert best_words(problem, right, right, "F8").startswith("your best ✓ pass · house ✓ pass · ")
+    assert best_words(problem, None, None, "F8").startswith("not tried yet · F8: against the house · ")
 
 
 def test_sweep_cell_names_no_speedup_hidden_by_noise() -> None:
