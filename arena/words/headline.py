@@ -2,7 +2,8 @@
 
 from typing import NamedTuple, overload
 
-from sandbox.protocol.events import Interval, Microseconds, Result, Speedup, Timed
+from sandbox.protocol.events import Interval, Microseconds, Speedup, Timed
+from sandbox.protocol.result import BareResult
 from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent, ratio
 from sandbox.timing.interval import detectable_percent, outcome
 
@@ -52,7 +53,7 @@ def by_clock(found: Speedup | Microseconds | None, clock: str) -> Interval | flo
     return found.device if clock == "device" else found.call
 
 
-def headline_of(result: Result) -> Headline | None:
+def headline_of(result: BareResult) -> Headline | None:
     """Returns the headline of a finished run; None when nothing was timed."""
     speedup = by_clock(result.speedup, result.clock)
     if speedup is None:

@@ -121,7 +121,7 @@ class Welcome(Dialog[bool]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "dismiss(True)", "run a first kernel"),
-        Binding("escape", "dismiss(False)", "look around"),
+        Binding("escape", "dismiss(False)", "to the list of problems"),
     ]
 
     def __init__(self, machine: str, problems: int, first: str) -> None:

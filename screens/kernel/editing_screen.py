@@ -157,7 +157,7 @@ class EditingScreen(BaseScreen):
         for name in reversed(changed or [MAIN]):
             self.show_view(KERNEL if name == MAIN else name)
             self.buffer.replace(texts_of(kernel)[name], name)
-        self.say(f"{said} {self.key_words('save')} runs it, ctrl+z undoes it.")
+        self.say(f"{said} {self.key_words('save')} runs it, {'ctrl+z' if self.front.vim is None else 'u'} undoes it.")
 
     def action_variants(self) -> None:
         """Opens, copies or renames a kernel of this problem."""

@@ -119,7 +119,8 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         if said == TOO_NOISY and state.result:
             advice = f"Measure longer ({key_of('measure_on', keymap)})"
-        speed = figures.measured_words(headline.speedup, said)[2:] if headline else "no speedup is claimed"
+        why = _line(told.told) if told is not None else ""
+        speed = figures.measured_words(headline.speedup, said)[2:] if headline else why
         support = f"{speed} {where}".rstrip()
         return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
     return Answer(
@@ -289,7 +290,7 @@ class KernelHeadline(Widget):
 
 def best_words(problem: Problem, standing: Standing | None, house: Standing | None, duel_key: str) -> str:
     """The user's best result, or the last one without a PASS; that of the house kernel; the category and collectives."""
-    best = "not tried yet"
+    best = "not timed yet"
     if standing is not None:
         best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
     against = f"house {figures.standing_words(house)[0]}" if house is not None else f"{duel_key}: against the house"

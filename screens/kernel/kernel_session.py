@@ -26,6 +26,7 @@ from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
 from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.result import BareResult
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
@@ -322,10 +323,11 @@ class KernelSession:
         )
         return request, kernel.sha256
 
-    def result_of(self, sha256: str, setting: events.Setting) -> events.Result | None:
-        """Returns the last result if it is of this kernel in this setting, else None."""
-        same = self.state.sha256 == sha256 and self.state.setting == setting
-        return self.state.result if same else None
+    def result_of(self, sha256: str, setting: events.Setting) -> BareResult | None:
+        """Returns the last result of this kernel in this setting, or None."""
+        if self.state.sha256 == sha256 and self.state.setting == setting:
+            return self.state.result
+        return next((each for each in self.in_setting(self._records) if each.sha256 == sha256), None)
 
     def apply(self, event: events.AnyEvent) -> None:
         """Applies one event to the state."""

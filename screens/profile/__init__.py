@@ -23,7 +23,7 @@ from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call, write_trace
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from sandbox.protocol.events import Result
+from sandbox.protocol.result import BareResult
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
@@ -47,7 +47,7 @@ class ProfileScreen(BaseScreen):
         problem: Problem,
         request: ProfileRequest,
         revision: str,
-        result: Callable[[], Result | None],
+        result: Callable[[], BareResult | None],
         *,
         unsaved: bool = False,
     ) -> None:
@@ -68,7 +68,7 @@ class ProfileScreen(BaseScreen):
         self.trace: Path | None = None
         """Where the trace was written."""
         self._result_now = result
-        self._result: Result | None = None
+        self._result: BareResult | None = None
         self._timeline: Timeline | None = None
         self._waits = False
         self._since = time.monotonic()
@@ -134,7 +134,8 @@ class ProfileScreen(BaseScreen):
     def _page(self, width: int, height: int) -> Content:
         self._result = self._result_now() or self._result
         if self.found is None:
-            return self._end or words.at_work(self._waits, time.monotonic() - self._since)
+            waited = time.monotonic() - self._since
+            return self._end or words.at_work(self._waits, waited, self.key_words("machine"))
         judged = words.judged_words(self._result, self.key_words("run"))
         below = words.trace_words(self.trace, self.key_words("write_trace"))
         if self._ncu_since:

@@ -16,8 +16,8 @@ from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of
 from arena.words.untrusted_text import printable
-from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
+from sandbox.protocol.result import BareResult
 from screens import figures
 from screens.widgets.text_lines import hanging
 
@@ -119,7 +119,7 @@ def _wrapped(lines: Iterable[str], width: int, style: str) -> list[Content]:
     return [Content.styled(line, style) for text in lines for line in textwrap.wrap(printable(text), width)]
 
 
-def judged_words(result: Result | None, run_key: str) -> Content:
+def judged_words(result: BareResult | None, run_key: str) -> Content:
     """The judge's verdict and times of the revision: the figures that count."""
     if result is None:
         return Content.styled(
@@ -137,11 +137,11 @@ def judged_words(result: Result | None, run_key: str) -> Content:
     return Content.assemble(*parts)
 
 
-def at_work(waits: bool, seconds: float) -> Content:
-    """The text while there is no profile yet."""
+def at_work(waits: bool, seconds: float, machine_key: str) -> Content:
+    """The text while there is no profile yet. machine_key: shows what runs on this machine."""
     if waits:
         head = "▸ WAITING"
-        text = "Another run is timing on these devices. The profile starts after it."
+        text = f"Another run is timing on these devices; {machine_key} shows whose. The profile starts after it."
     else:
         head = "▸ PROFILING"
         text = "A new world imports torch, warms the kernel up and calls it a few times under torch's profiler."

@@ -77,7 +77,7 @@ def test_noisy_result_has_range_and_no_large_figure(events) -> None:
     state.result = replace(state.result, speedup=Speedup(call=None, device=None))  # too few pairs for an interval
     for outcome in ("~ too noisy", "~ too noisy · measuring on"):
         answer = answer_of(state, {})
-        assert (answer.outcome, answer.support, answer.sign) == (outcome, "no speedup is claimed", "")  # nor of a round
+        assert (answer.outcome, answer.support, answer.sign) == (outcome, state.told.told, "")  # nor of a round
         state.judged, state.result = state.result, None
 
 

@@ -19,7 +19,6 @@ from screens.widgets.key_line import entitle
 from screens.widgets.line_chart import ACCENT, ChartLine, LineChart, Point, scale_of
 
 NO_SPEEDUP = ("The speedup appears here when the kernel is correct and timed.", "No speedup yet.")
-NO_CLAIM = ("Too noisy: no speedup is claimed.", "Too noisy.")
 SPREAD = 1.5
 """Half-widths of the last interval by which the scale may exceed it on either side, to show earlier rounds."""
 
@@ -105,7 +104,10 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if state.running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else None
-        empty: tuple[str, ...] = NO_CLAIM if state.told is not None and state.told.outcome else NO_SPEEDUP
+        told = state.told if state.told is not None and state.told.outcome else None
+        empty: tuple[str, ...] = (
+            (printable(told.told), "No speedup is claimed.", told.outcome) if told is not None else NO_SPEEDUP
+        )
         empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else empty
         chart = self.query_one(LineChart)
         chart.plot([ChartLine(ACCENT, points)], until=until, scale=scale, axis=rounds_words, empty=empty)

@@ -83,7 +83,7 @@ def test_result_never_right_is_not_called_best() -> None:
     assert best_words(problem, wrong, None, "F8").startswith("your last ✗ crash · ")
     right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
     assert best_words(problem, right, right, "F8").startswith("your best ✓ pass · house ✓ pass · ")
-    assert best_words(problem, None, None, "F8").startswith("not tried yet · F8: against the house · ")
+    assert best_words(problem, None, None, "F8").startswith("not timed yet · F8: against the house · ")
 
 
 def test_sweep_cell_names_no_speedup_hidden_by_noise() -> None:
