@@ -52,6 +52,18 @@ def test_right_kernel_passes_with_its_phases_in_order() -> None:
     assert correctness.exchange.findings.keys() == {0, 1}
 
 
+@pytest.mark.parametrize("wrong_elements", [0, 3])
+def test_error_of_whole_output_names_no_element(wrong_elements: int) -> None:
+    machine = MadeMachine()
+    found = wrong()
+    output = msgspec.structs.replace(found.outputs[0], wrong=wrong_elements)
+    machine.oracle.finding = lambda rank, order, slot: msgspec.structs.replace(found, outputs=[output])
+    verdict, failure = proved(machine)
+    as_a_whole = "every element is within its own limit" in failure.message
+    assert (verdict, as_a_whole) == (Verdict.WRONG_RESULT, wrong_elements == 0)
+    assert (failure.index is None) == as_a_whole
+
+
 @pytest.mark.parametrize(("preset", "meaningful"), [("tiny", 0), ("paper", 1)])
 def test_paper_checks_one_meaningful_iteration(preset: str, meaningful: int) -> None:
     machine = MadeMachine()

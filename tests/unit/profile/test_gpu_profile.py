@@ -238,6 +238,15 @@ def test_rows_align_and_missing_figures_are_dashes() -> None:
     assert len(gpu_words.trusted_row(found[0])) == len(gpu_words.TRUSTED_HEAD)
     assert len(gpu_words.seen_row(found[0])) == len(gpu_words.SEEN_HEAD)
     assert "12.1 MB" in gpu_words.trusted_row(found[0])
+    counters = gpu_words.counted_lines(made().outside, found)
+    assert counters[:2] == [
+        "the driver's counters: 1,052.0 µs a call, 250 calls in a row, 0.26 s",
+        gpu_words.TRUSTED_HEAD,
+    ]
+    assert [line.split()[:2] for line in counters[2:4]] == [["rank", "0"], ["rank", "1"]]
+    seen = gpu_words.seen_lines(found, made().reports)
+    assert seen[0].startswith("a call takes 1,000 µs under the profiler and 1,052 µs without it")
+    assert len(seen) == 4
     bare = GpuFigures(0, LEAST, unseen="why")
     assert gpu_words.trusted_row(bare).count(" -") == 8
     assert len(gpu_words.trusted_row(bare)) == len(gpu_words.TRUSTED_HEAD)
