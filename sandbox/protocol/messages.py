@@ -243,6 +243,8 @@ class Reveal(Order[float], frozen=True):
     """Whether to measure foreign work on the device."""
     rank: int | None = None
     """The only rank whose inputs are completed; None: all."""
+    epoch: int = 0
+    """The epoch of this world's gate at which a part of each output is read, the end of the batch; 0: none is."""
 
 
 class TakeOutputs(Order[None], frozen=True):

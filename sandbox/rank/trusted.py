@@ -1,8 +1,11 @@
 """A rank of the oracle world: draws inputs, runs the baseline and the oracle, and compares. It never loads a kernel."""
 
 import itertools
+import mmap
 import os
+import select
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +15,7 @@ from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import messages
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.frames import WORD, Kind
 from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.baseline_measurement import BaselineMeasurement, lack_of_memory
@@ -31,6 +34,8 @@ CACHED_BYTES = 4 << 30
 EXPECTED_BYTES = 1 << 28
 """Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much. More would exceed
 CACHED_BYTES, and then every comparison would allocate memory."""
+SPINS = 100
+"""Looks at the gate between two looks at the socket."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
 
@@ -59,6 +64,7 @@ class TrustedRank(Rank):
             messages.MakeArenas: self.make_arenas,
             messages.Draw: self.draw,
             messages.Reveal: self.reveal,
+            messages.MapGate: self.map_gate,
             messages.TakeOutputs: self.take,
             messages.CompareOutputs: self.judge,
             messages.CheckPoison: lambda order, fds: self.reply(order, self.arenas.touched(order.sides)),
@@ -99,6 +105,7 @@ class TrustedRank(Rank):
                 raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
             raise
         self.device.free_blocks(CACHED_BYTES)
+        self.arenas.filled = max(64, *measurement.out_sizes)
         self.reply(order, measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
@@ -143,6 +150,26 @@ class TrustedRank(Rank):
         # Shared inputs are complete, but their copy into the caches is repeated.
         to = None if side is None or side.shared else side.inputs
         self.reply(order, self.device.complete(to, self.arenas.own, ranges, order.watch))
+        if order.side is not None and order.epoch:
+            self.read_at_end(order.epoch, self.arenas.reader(order.side, order.first, order.count))
+
+    def map_gate(self, order: messages.MapGate, fds: list[int]) -> None:
+        """Maps the page through which the referee announces the end of a batch, and this rank that it has read the outputs."""
+        self.gate = memoryview(mmap.mmap(fds[0], 0)).cast("I")
+        os.close(fds[0])
+        self.say(Kind.GATED)
+
+    def read_at_end(self, epoch: int, read: Callable[[], None]) -> None:
+        """Spins until the referee announces the end of a batch, and reads outputs at once.
+
+        The next order ends it, too, because the batch may have failed.
+        """
+        gate = self.gate
+        while not any(gate[0] >= epoch for _ in range(SPINS)):
+            if select.select([self.sock], [], [], 0)[0] and gate[0] < epoch:
+                return
+        read()
+        gate[WORD * (self.rank + 1) // gate.itemsize] = epoch
 
     def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
         """Draws an iteration and checks if it fits in a slot, or writes the last drawn one to this rank's inputs."""

@@ -1,7 +1,8 @@
 """The arenas of a trusted rank: its own inputs, and what the worlds of every side of a run read and write."""
 
 import os
-from collections.abc import Collection, Iterable
+import random
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,9 @@ from sandbox.memory.host import TensorPlace
 from sandbox.protocol.messages import MakeArenas
 from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import Leaves
+
+READ_BYTES = 512
+"""Bytes of each output that are read at the end of a batch."""
 
 
 @dataclass
@@ -46,9 +50,15 @@ class TrustedArenas:
         self.tables: dict[int, list[TensorPlace]] = {}
         """By slot: where the tensors of the iteration in it lie."""
         self.in_bytes = self.out_bytes = self.room = 0
+        self.filled = 64
+        """Bytes after the header of a slot that the largest output of the baseline fills."""
         self.used = 0
         """Slots, from the first on, that iterations have used since the arenas were made."""
         self._own_fd = -1
+        self.late: set[int] = set()
+        """Sides whose outputs changed after they had been read at the end of a batch."""
+        self._at_end: tuple[int, int, slice, torch.Tensor] | None = None
+        """The outputs of the last batch at its end: side, first slot, the bytes of a slot that were read, and these by slot."""
 
     def make(self, order: MakeArenas) -> tuple[int, int]:
         """Makes the arenas of a side. Returns the descriptors of inputs and outputs, which the caller closes."""
@@ -68,6 +78,7 @@ class TrustedArenas:
             in_fd, inputs = self.device.input_arena(in_total)
         out_fd, outputs = self.device.output_arena(out_total)
         outputs.fill_(slots.POISON)
+        self.late.discard(order.side)
         self.sides[order.side] = SideArenas(inputs, outputs, order.shared)
         self.device.synchronize()
         return in_fd, out_fd
@@ -149,11 +160,32 @@ class TrustedArenas:
         some = slice(first * self.out_bytes, (first + count) * self.out_bytes)
         side.taken[some] = side.outputs[some]
         side.takes = True
+        at_end, self._at_end = self._at_end, None
+        if at_end is not None and at_end[:2] == (number, first):
+            now = side.taken[some].view(count, -1)[-len(at_end[3]) :, at_end[2]]
+            if not torch.equal(now.cpu(), at_end[3]):
+                self.late.add(number)
+
+    def reader(self, number: int, first: int, count: int) -> Callable[[], None]:
+        """A function that reads READ_BYTES of each output in these slots, at an offset that is drawn here.
+
+        `take` compares them with what is there when it copies the outputs.
+        """
+        outputs = self.sides[number].outputs[first * self.out_bytes : (first + count) * self.out_bytes]
+        width = min(READ_BYTES, self.filled)
+        start = slots.header_bytes(self.room) + random.SystemRandom().randrange(self.filled - width + 1) // 16 * 16
+        some = slice(start, start + width)
+        read = self.device.reader(outputs.view(count, -1)[:, some])
+
+        def keep() -> None:
+            self._at_end = (number, first, some, read())
+
+        return keep
 
     def touched(self, sides: Iterable[int], count: int | None = None) -> list[int]:
-        """The sides of these whose first `count` slots of outputs no longer hold only poison. None: all slots."""
+        """The sides of these that are late, or whose first `count` slots no longer hold only poison. None: all slots."""
         end = None if count is None else count * self.out_bytes
-        return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs[:end])]
+        return [n for n in sides if n in self.late or not slots.is_poisoned(self.sides[n].outputs[:end])]
 
     def any_written(self, number: int, first: int, count: int) -> bool:
         """Whether a result overwrote the poison in one of these slots of a side."""

@@ -4,7 +4,6 @@ CPU ranks have no device time, and neither have kernels that wait for the GPU wi
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from sandbox.machine.devices.kind import HELD, Pace
 from sandbox.protocol.frames import GatePage, Kind
@@ -48,8 +47,6 @@ class DeviceTime:
         self._ungated_calls = 0
         """Calls of a batch that is not gated."""
         self._most_calls = list(CALLS)
-        self._done_delays: dict[int, list[int]] = {}
-        """By number of a side without a kernel, in a duel of both sides: ns from the last mark to the last DONE, by batch."""
         self._turn = 0
 
     @property
@@ -63,11 +60,7 @@ class DeviceTime:
             return
         for world in self.turns.worlds:
             world.processes.resume()
-            if world.gate is None:
-                world.make_gate()
-                self.exchange.await_all(world, Kind.GATED, self.limits.own)
-            assert world.gate is not None
-            self._gates[world] = world.gate
+            self._gates[world] = self.turns.gate_of(world)
 
     def try_out(self, count: int, most: int) -> None:
         """Finds whether calls can be queued, then how many. None of its pairs counts.
@@ -234,21 +227,21 @@ class DeviceTime:
             world.processes.resume()
             world.tell(FinishBatch())
             ended = page.wait(self.turns.batch_limit(batch.calls))
+            if ended is not None:
+                side.exchange.read_outputs()
+                ended += self.turns.late_reading_ns(side)
             done = self.turns.end(side, world, batch)
         return (self._end(side, ended, done) - started) / 1e9
 
     def _end(self, side: TimedSide, marked: int | None, done: int) -> int:
         """The end of a batch: the last mark, or the last DONE less the usual delay between the two, whichever is later.
 
-        A rank may mark too early, or work on after its mark, on a stream that the mark does not cover. The delay varies
-        by tens of microseconds, for both sides alike. Times are in ns. marked: None if it came too late.
+        Outputs are complete at the last mark. A rank may work on after it, on a stream that the mark does not cover. The delay
+        varies by tens of microseconds, for both sides alike. Times are in ns. marked: None if it came too late.
         """
         if marked is None:
             return done
-        if side.observations is None or self.clock.rival:
-            self._done_delays.setdefault(side.exchange.side, []).append(done - marked)
-        usual = min((median(delays) for delays in self._done_delays.values()), default=0.0)
-        return max(marked, done - int(usual))
+        return marked + self.turns.beyond_usual("DONE", side, done - marked)
 
     def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:
         """Opens the gate for a world that blocks on its own batch and so cannot queue it. Nothing is timed."""

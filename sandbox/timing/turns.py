@@ -6,11 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from sandbox.machine import placement
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import TOO_BUSY
 from sandbox.protocol.events import Setting
+from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
@@ -117,6 +119,8 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
+        self._delays: dict[tuple[str, int], list[int]] = {}
+        """Nanoseconds by batch, for `beyond_usual`, by name and number of the side."""
         self._waits: Callable[[float], tuple[float, float]] = lambda least: (0.0, 0.0)
         self.waited = 0.0, 0.0
         """Shares of their time for which (the baseline's, the contender's) ranks waited for a core (`waits`)."""
@@ -149,11 +153,21 @@ class Turns:
         self.stop_all()
         for side in self.kernels:
             self.stop(side, side.worlds[0])  # notes its priorities
+        if self.kind.has_gate:
+            self.gate_of(self.exchange.oracle)
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
         # Reading the many threads of a world with a gate takes milliseconds, so its waits are read only if a limit is exceeded.
         counted = self.kernels if self.kind.has_gate else self.sides
         self._waits = waits([side.worlds if side in counted else [] for side in self.sides], self.timer)
+
+    def gate_of(self, world: World) -> GatePage:
+        """The gate of a world, which is made once."""
+        if world.gate is None:
+            world.make_gate()
+            self.exchange.await_all(world, Kind.GATED, self.limits.own)
+        assert world.gate is not None
+        return world.gate
 
     def stop_all(self) -> None:
         """Stops all worlds except the oracle world."""
@@ -219,15 +233,15 @@ class Turns:
         if not self.kind.has_gate:
             self.waited = self._waits(WAITED_FROM)
 
-    def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
-        """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
+    def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True, reads: bool = False) -> None:
+        """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work. reads: as `Exchange.reveal`.
 
         Watching for foreign work takes milliseconds, so only a random share of the batches is watched.
         """
         self._revealed[side.exchange.side, clock] += watch
         often = self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN
         watch = watch and self.random.random() < (WATCHED_SHARE if often else WATCHED_SELDOM)
-        foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
+        foreign_us = side.exchange.reveal(batch.first, batch.calls, watch, reads=reads)
         if watch:
             self._note_foreign_work(side, clock, foreign_us)
 
@@ -309,7 +323,7 @@ class Turns:
         """Stops a world and completes its batch's inputs."""
         self.stop(side, world)
         with self.watched([] if side.observations is None else [side]):
-            self.reveal(side, batch, clock)
+            self.reveal(side, batch, clock, reads=self.kind.has_gate)
 
     def stopped_kernels(self, world: World) -> list[TimedSide]:
         """The kernels that are stopped while a world runs."""
@@ -378,7 +392,20 @@ class Turns:
         The outputs of a kernel are copied from then on, because it runs again before they are compared.
         """
         copied = None if side.observations is None or batch.noop else (batch.first, batch.calls)
-        return side.exchange.await_done(world, self.batch_limit(batch.calls), stops=True, copied=copied)
+        ended = side.exchange.await_done(world, self.batch_limit(batch.calls), stops=True, copied=copied)
+        return ended + self.late_reading_ns(side)
+
+    def late_reading_ns(self, side: TimedSide) -> int:
+        """The time that reading outputs took beyond the usual. It is part of the batch, because a device goes on meanwhile."""
+        took, side.exchange.read_ns = side.exchange.read_ns, None
+        return 0 if took is None else self.beyond_usual("reading", side, took)
+
+    def beyond_usual(self, name: str, side: TimedSide, ns: int) -> int:
+        """The part of a delay that exceeds the usual one in worlds without a kernel, in a duel on the lesser side."""
+        if side.observations is None or len(self.kernels) > 1:
+            self._delays.setdefault((name, side.exchange.side), []).append(ns)
+        usual = min((median(found) for (each, _), found in self._delays.items() if each == name), default=0.0)
+        return max(0, ns - int(usual))
 
     # --- afterwards ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sandbox.machine.devices.kind import distinct_calls
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
-from sandbox.protocol.frames import LOST, Kind
+from sandbox.protocol.frames import LOST, GatePage, Kind
 from sandbox.protocol.messages import OutputFinding, R
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.worlds.deadlines import TimeLimits, TimeSource
@@ -52,6 +52,8 @@ def ask(
 CONTENDER, RIVAL, REFERENCE = range(3)
 """The sides of a run, by number: the kernel that is judged, a second kernel in the baseline's place, and the worlds that run
 the baseline."""
+READ_SECONDS = 1.0
+"""Limit to read outputs at the end of a batch. It takes about 20 us."""
 ARENAS = 2
 """Descriptors that a rank gets with its arenas: inputs and outputs."""
 
@@ -181,6 +183,10 @@ class Exchange:
         self.paper: bool | None = None
         self.used_since_done: Callable[[], float] | None = None
         """CPU seconds of the kernel's processes since the order to stop after the last copied batch; None once noted."""
+        self.read_ns: int | None = None
+        """Nanoseconds from the end of the last batch until its outputs were read; None once noted, and if they were not."""
+        self._ends: GatePage | None = None
+        """The oracle world's gate, through which `read_outputs` announces the end of a batch."""
 
     def hand_over_arenas(self) -> None:
         """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""
@@ -228,12 +234,25 @@ class Exchange:
         self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)
         world.before_go = [messages.Arm(slots, timed=True) for slots in tables] if late else []
 
-    def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
+    def reveal(
+        self, first: int, count: int, watch: bool = False, rank: int | None = None, reads: bool = False
+    ) -> float:
         """Completes this side's inputs in some slots, for all ranks or one.
 
         watch: also look for foreign work on the devices; returns its longest duration in microseconds.
+        reads: the next `read_outputs` reads the outputs of these slots.
         """
-        return max(self.ask(messages.Reveal(self.side, first, count, watch, rank)))
+        self._ends = self.oracle.gate if reads else None
+        epoch = self._ends.shut() if self._ends is not None else 0
+        return max(self.ask(messages.Reveal(self.side, first, count, watch, rank, epoch)))
+
+    def read_outputs(self) -> None:
+        """Reads a part of each output of a batch at its end, if `reveal` has announced it. A later change is a late output."""
+        page, self._ends = self._ends, None
+        if page is not None:
+            ended = page.open()
+            page.wait(READ_SECONDS)
+            self.read_ns = self.timer.perf_counter_ns() - ended
 
     def foreign_us(self) -> float:
         """The longest foreign work on a device now, in microseconds."""
@@ -271,6 +290,7 @@ class Exchange:
         if stops:
             world.processes.halt()
         ended = self.timer.perf_counter_ns()
+        self.read_outputs()
         if copied:
             # At once, because a system call that writes to outputs goes on until it returns.
             self.used_since_done = world.processes.meter()

@@ -86,6 +86,10 @@ class Device:
             to[low:high].copy_(source[low:high])
         return 0.0
 
+    def reader(self, rows: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """A function that copies rows of memory to the host, whatever else the device computes. rows: uint8 [rows, bytes]."""
+        return rows.clone
+
     def keep_blocks_whole(self) -> None:
         """Prevents the allocator from splitting cached blocks of 1 GiB, which the next inputs need whole."""
 

@@ -1,5 +1,6 @@
 """Device time on simulated worlds with a gate: queueing, calls in a batch, the end of a batch, subtracted overhead."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
 from sandbox.timing.device_time import BATCH, NOOP_BATCHES, QUEUE_SECONDS
 from sandbox.timing.rounds import Rounds
-from sandbox.worlds.exchange import Failed
+from sandbox.worlds.exchange import REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 
 QUICK = noisy(20.0)
@@ -148,6 +149,23 @@ def test_work_that_goes_on_after_the_mark_counts(trailing_us: float) -> None:
     calls = rounds.behind_gate.calls
     _, mine = rounds.device.medians()
     assert mine == pytest.approx((calls + trailing_us - 10) / calls - 2.0)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_late_reading_of_outputs_counts(busy: bool) -> None:
+    # Outputs are read 50 us after the end of each batch; where a kernel keeps the copy engines busy, 1 ms after it.
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+    oracle = machine.ranks(machine.started["baseline"][0])
+    for side in rounds.turns.sides:
+        slow = busy and side.exchange.side != REFERENCE
+        oracles = MadeKernel(start_us=1000.0 if slow else 50.0, gated_us=lambda calls: 0.0)
+        for world in side.worlds:
+            machine.ranks(world).on_go = partial(setattr, oracle, "kernel", oracles)
+    rounds.measure()
+    added = [950.0 / clock.raw[-1].calls if busy else 0.0 for clock in (rounds.call, rounds.device)]
+    assert rounds.call.medians() == pytest.approx((98.0, 98.0 + added[0]))
+    assert rounds.device.medians() == pytest.approx((78.0, 18.0 + added[1]))
 
 
 def test_missing_mark_ends_when_rank_says_so() -> None:

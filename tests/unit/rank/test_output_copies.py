@@ -175,7 +175,7 @@ def test_a_kept_result_is_no_reuse():
     assert all(torch.equal(tensor, kept) for (tensor,) in outputs)
 
 
-def test_seeds_do_not_tell_what_is_copied_at_once():
+def test_seeds_do_not_tell_what_is_held():
     taken, drawn = OutputCopies(holds=True), set()
     run(taken, fresh, CALLS)
     for _ in range(20):

@@ -1,7 +1,10 @@
 """Every bit of a seed affects the numbers drawn from it."""
 
+import contextlib
 import hashlib
 import os
+import socket
+import threading
 import weakref
 from pathlib import Path
 
@@ -9,10 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from sandbox.protocol.messages import MakeArenas, SlotLayout
+from sandbox.memory.slots import POISON
+from sandbox.protocol.frames import GatePage
+from sandbox.protocol.messages import MakeArenas, MapGate, Reveal, SlotLayout
 from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import seeded
+from sandbox.rank.trusted import TrustedRank
 from sandbox.rank.trusted_arenas import TrustedArenas
+from sandbox.worlds.rank_wire import RankWire
 
 CPU = torch.device("cpu")
 
@@ -76,3 +83,36 @@ def test_only_used_slots_are_poisoned_again() -> None:
     arenas.begin(LAYOUT.slots)
     assert arenas.touched([0], arenas.used) == [0]
     arenas.clear()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_output_that_changes_after_its_batch_is_late(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Device.output_arena
+    monkeypatch.setattr(Device, "output_arena", lambda device, size: arena(device, size + 8192))  # GPUs round up
+    wire, ends = RankWire.connect(0, True)
+    with contextlib.closing(wire), socket.socket(fileno=ends.sock) as sock:
+        trusted = TrustedRank(0, 1, sock, ends.report, tmp_path, Device())
+        arenas = trusted.arenas
+        for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=0, shared=False)):
+            os.close(fd)
+        outputs = arenas.sides[0].outputs
+        arenas.begin(2)
+        outputs.fill_(1)
+        page = GatePage(1)
+        trusted.map_gate(MapGate(), [os.dup(page.fd)])
+        waiting = threading.Thread(target=trusted.reveal, args=(Reveal(0, 0, 2, epoch=page.shut()), []))
+        waiting.start()
+        page.open()
+        assert page.wait(60)
+        waiting.join()
+        if late:
+            outputs[LAYOUT.out_bytes : 2 * LAYOUT.out_bytes] += 1
+        arenas.take(0, 0, 2)
+        outputs.fill_(POISON)
+        assert arenas.touched([0]) == [0] * late
+        arenas.clear()
+        page.close()
+    os.close(ends.pipe)
+    os.close(ends.report)

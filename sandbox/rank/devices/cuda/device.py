@@ -5,6 +5,7 @@ import ctypes
 import gc
 import mmap
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -173,6 +174,11 @@ class CudaDevice(Device):
             self._copier.copy(at + low, source.data_ptr() + low, high - low)
         return self._copier.watch() if watch else 0.0
 
+    def reader(self, rows: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """The copy is made by a copy engine, which does not wait for other contexts' time slices."""
+        self._copier = self._copier or InputCopier(self.index)
+        return self._copier.reader(rows)
+
     def keep_blocks_whole(self) -> None:
         """Sets an option of the allocator."""
         _settle_allocator("max_split_size_mb:1024")
@@ -227,8 +233,6 @@ class CudaDevice(Device):
 
     def gate(self, page: mmap.mmap, rank: int) -> CudaGate:
         """The gate of this rank's current stream."""
-        from sandbox.rank.devices.cuda.device import CudaGate
-
         return CudaGate(page, rank)
 
     def link_peaks(self) -> dict[str, float]:

@@ -8,13 +8,17 @@ driver through ctypes.
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import torch
 
 from sandbox.memory.gpu import call
 
 WATCH_NS = 4_000_000
 """Two time slices of a context (2 ms each by default), so that another context with work gets one of them."""
 _BLOCKS, _THREADS = 264, 512
+_HOST, _DEVICE, _NON_BLOCKING = 1, 2, 1
+_HOST_BYTES, _MOST_PITCH = 1 << 18, (1 << 31) - 1
 _PTX = rb"""
 .version 7.0
 .target sm_70
@@ -96,6 +100,9 @@ class InputCopier:
             call("cuModuleGetFunction", ctypes.byref(self._watch), module, b"watch")
             self._found = ctypes.c_ulonglong()
             call("cuMemAlloc_v2", ctypes.byref(self._found), ctypes.c_size_t(8))
+            self._host, self._aside = ctypes.c_void_p(), ctypes.c_void_p()
+            call("cuMemAllocHost_v2", ctypes.byref(self._host), ctypes.c_size_t(_HOST_BYTES))
+            call("cuStreamCreate", ctypes.byref(self._aside), _NON_BLOCKING)
         finally:
             call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
@@ -117,6 +124,25 @@ class InputCopier:
             self._launch(self._watch, 1, 1, self._found.value, nanoseconds)
             call("cuMemcpyDtoH_v2", ctypes.byref(longest), self._found, ctypes.c_size_t(8))
         return longest.value / 1e3
+
+    def reader(self, rows: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """A function that copies rows to the host by a copy engine, the last ones that fit. rows: uint8 [rows, bytes]."""
+        pitch, width = rows.stride(0), rows.shape[1]
+        rows = rows[-min(len(rows), _HOST_BYTES // width if pitch <= _MOST_PITCH else 1) :]
+        count = len(rows)
+        host, memory = self._host.value or 0, rows.data_ptr()
+        kept = torch.frombuffer((ctypes.c_uint8 * (count * width)).from_address(host), dtype=torch.uint8)
+        # CUDA_MEMCPY2D: x, y, kind, host, device, array and pitch of the source, then of the target; width and height.
+        words = [0, 0, _DEVICE, 0, memory, 0, min(pitch, _MOST_PITCH), 0, 0, _HOST, host, 0, 0, width, width, count]
+        copied = (ctypes.c_uint64 * 16)(*words)
+
+        def read() -> torch.Tensor:
+            with self._current():
+                call("cuMemcpy2DAsync_v2", copied, self._aside)
+                call("cuStreamSynchronize", self._aside)
+            return kept.view(count, width).clone()
+
+        return read
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[None]:
