@@ -18,7 +18,7 @@ from arena.settings import Settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
 from screens.app_protocol import ask
-from screens.base import BaseScreen, show_keys_beside
+from screens.base import COMPLAINED_S, BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
@@ -256,8 +256,23 @@ class ArenaApp(TerminalApp):
         screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         if not all(screen.may_quit() for screen in screens):
             return
-        kept = [screen.draft_words for screen in screens]
-        self.exit(message="\n".join(filter(None, kept)) or None)
+        kept, lost = self._keep_texts(screens)
+        if lost and not screens[-1].was_pressed("lose"):
+            screens[-1].note_press("lose", COMPLAINED_S)
+            screens[-1].complain(f"{lost[0]}. {key_of('quit', self.services.settings.keymap)} again quits without it")
+            return
+        self.exit(message="\n".join([*kept, *lost]) or None)
+
+    def _keep_texts(self, screens: list[BaseScreen]) -> tuple[list[str], list[str]]:
+        """Keeps the unsaved text of all screens. Returns where texts are, and which could not be kept."""
+        kept, lost = [], []
+        for screen in screens:
+            try:
+                screen.keep_text()
+                kept.append(screen.draft_words)
+            except Exception as error:
+                lost.append(f"Unsaved text could not be kept: {error}")
+        return list(dict.fromkeys(filter(None, kept))), lost
 
     def action_suspend(self) -> None:
         """Stops the process, as ctrl+z does in a shell. In the editor ctrl+z takes back the last change instead."""
@@ -318,19 +333,14 @@ class ArenaApp(TerminalApp):
         from arena.fault_report import without_keys
 
         screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
-        kept = []
-        for screen in screens:
-            try:
-                screen.keep_text()
-                kept.append(screen.draft_words)
-            except Exception as lost:
-                kept.append(f"Unsaved text could not be kept: {lost}")
+        kept, lost = self._keep_texts(screens)
         self.record_fault(error)
         message = " ".join(str(error).split())
         happened = f"{type(error).__name__}{f' after {key_words(self._last_key)}' if self._last_key else ''}"
         lines = [
             without_keys(f"{happened}: {message if len(message) < MESSAGE else f'{message[:MESSAGE]}…'}"),
-            *filter(None, kept),
+            *kept,
+            *lost,
             f"Report: {self.services.paths.traceback}",
             f"Open again: {screens[-1].reopen if screens else 'pkb-arena'}",
         ]

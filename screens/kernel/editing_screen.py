@@ -106,7 +106,7 @@ class EditingScreen(BaseScreen):
         return shlex.join(["pkb-arena", self.problem.stem, *path])
 
     def keep_text(self) -> None:
-        self.buffer.close()
+        self.buffer.keep_drafts()
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 

@@ -183,8 +183,9 @@ class KernelScreen(EditingScreen):
     def on_unmount(self) -> None:
         """Keeps unsaved text, however the screen is left."""
         self._unsubscribe()
+        self.session.stop_watching()
         try:
-            self.buffer.close()
+            self.buffer.keep_drafts()
         except ArenaError as error:
             self.log.error(error.one_line)
         self._locks.close()

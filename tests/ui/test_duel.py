@@ -228,6 +228,20 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         assert workspace.kernel(content_hash("half a thought")) is not None
 
 
+async def test_text_typed_in_a_duel_is_kept_as_a_draft(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel, workspace, problem = app.screen, app.services.workspace, prepare(app, guest="pass")
+        path = workspace.kernel_path(problem)
+        kernel.editor.insert("# before\n")
+        await until(pilot, lambda: workspace.draft(path) is not None)
+        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        await until(pilot, lambda: "# before" in app.screen.unsaved)
+        app.screen.panes["left"].insert("# in the duel\n")
+        await until(pilot, lambda: "# in the duel" in workspace.draft(path))
+    assert "# in the duel" in workspace.draft(path)  # the kernel screen below has kept nothing older
+
+
 async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         first = await played(app, pilot, until)

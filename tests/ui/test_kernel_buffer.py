@@ -41,7 +41,8 @@ async def opened(
     async with Page(buffer).run_test():
         await buffer.open(template)
         yield buffer, buffer.draft(MAIN)
-        buffer.close()
+        buffer.session.stop_watching()
+        buffer.keep_drafts()
 
 
 async def test_a_new_kernel_is_the_baseline(services, problem) -> None:
@@ -219,4 +220,4 @@ async def test_deleted_folder_is_written_as_folder_again(services, problem) -> N
         assert [buffer.notices_deletion() for _ in range(2)] == [False, True]
         await buffer.save()
         assert read_kernel(folder).kernel == kernel
-        buffer.close()
+        buffer.session.stop_watching()

@@ -142,6 +142,20 @@ async def test_quitting_with_unsaved_text_names_the_draft(open_app, until, type_
         ]
 
 
+async def test_quitting_twice_loses_text_that_cannot_be_kept(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.services.workspace.root.joinpath(".drafts").write_text("")  # no folder can be made here
+        app.screen.editor.text = app.screen.editor.text + "# more"
+        await until(pilot, lambda: app.screen.editor.dirty)
+        said = []
+        app.exit = lambda message=None: said.append(message)
+        await pilot.press("ctrl+q")
+        assert said == []
+        assert any("ctrl+q again quits without it" in told.message for told in app._notifications)
+        await pilot.press("ctrl+q")
+        assert [message.partition(":")[0] for message in said] == ["Unsaved text could not be kept"]
+
+
 async def test_draft_outside_workspace_is_offered_by_its_command(open_app, until, tmp_path) -> None:
     own = tmp_path / "my own.py"
     own.write_text("pass\n")

@@ -31,8 +31,8 @@ class KernelBuffer:
         self._draft_timer: Timer | None = None
         self._missed = False
         """Whether the last check found no file. Editors that replace a file may delete it for a moment."""
-        self._drafts: set[str] = set()
-        """The files with a draft on disk. It is deleted once the text equals the file again."""
+        self._drafts: dict[str, str] = {}
+        """The text that was kept of a file. Its draft is deleted once the text equals the file again."""
 
     @property
     def kernel(self) -> Kernel:
@@ -111,7 +111,7 @@ class KernelBuffer:
                 await self.save()
             await asyncio.to_thread(self._workspace.move_file, self.session.path, name, new)
             self.editors.pop(name, None)
-            self._drafts.discard(name)
+            self._drafts.pop(name, None)
             await self.session.read_again()
 
     def replace(self, text: str, name: str = MAIN) -> None:
@@ -179,19 +179,27 @@ class KernelBuffer:
             self._draft_timer = self.editor.set_timer(DRAFT_AFTER_S, keep)
 
     async def keep_draft(self) -> None:
+        """Does what `keep_drafts` does, in a thread."""
+        await asyncio.to_thread(self.keep_drafts, {name: each.file_text for name, each in self._unsaved().items()})
+
+    def keep_drafts(self, unsaved: dict[str, str] | None = None) -> None:
         """Keeps unsaved texts, so that a crash loses nothing. Deletes the draft of a text that equals its file again.
 
         Raises:
             ArenaError: the previous draft is unchanged.
         """
-        await asyncio.to_thread(self._keep_drafts, {name: each.file_text for name, each in self._unsaved().items()})
-
-    def _keep_drafts(self, unsaved: dict[str, str]) -> None:
-        for name in self._drafts - unsaved.keys():
+        if unsaved is None:
+            unsaved = {name: each.file_text for name, each in self._unsaved().items()}
+        for name in self._drafts.keys() - unsaved.keys():
             self._workspace.discard_draft(self.session.draft_path(name))
-        self._drafts = set(unsaved)
+            del self._drafts[name]
         for name, text in unsaved.items():
-            self._workspace.save_draft(self.session.draft_path(name), text)
+            path = self.session.draft_path(name)
+            if (
+                text != self._drafts.get(name) or self._workspace.draft(path) is None
+            ):  # else a duel may have kept newer text
+                self._workspace.save_draft(path, text)
+                self._drafts[name] = text
 
     def draft(self, name: str) -> str | None:
         """A text of a file that was typed but never saved, and is not in the editor."""
@@ -203,17 +211,8 @@ class KernelBuffer:
         Its text is also kept as a revision, in case undo removes it.
         """
         if restore:
-            self._drafts.add(name)
+            self._drafts[name] = draft
             self.replace(draft, name)
         await self.session.keep(self.session.kernel.with_text(draft, name))
         if restore is False:
             await asyncio.to_thread(self._workspace.discard_draft, self.session.draft_path(name))
-
-    def close(self) -> None:
-        """Keeps unsaved texts and ends `outside_saves`. Blocks for milliseconds.
-
-        Raises:
-            ArenaError: a text could not be kept.
-        """
-        self.session.stop_watching()
-        self._keep_drafts({name: each.file_text for name, each in self._unsaved().items()})
