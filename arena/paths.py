@@ -1,5 +1,6 @@
 """The folders in which pkb-arena keeps its files."""
 
+import errno
 import os
 import re
 import secrets
@@ -119,6 +120,7 @@ def find_paths() -> Paths:
 
 
 _OWN = f"make it writable, or set {HOME_VARIABLE} to a folder that is"
+FULL = "free some space"
 NAMED = "name a place that can be written"
 """Advice for a folder whose path the user gave."""
 
@@ -173,7 +175,7 @@ def files_in(folder: Path) -> list[Path]:
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:
     """Returns the error for a folder that cannot be written, with its path and advice."""
     reason = error.strerror or str(error)
-    return FolderUnwritable(f"cannot write to {folder}: {reason}", advice)
+    return FolderUnwritable(f"cannot write to {folder}: {reason}", FULL if error.errno == errno.ENOSPC else advice)
 
 
 @contextmanager

@@ -187,7 +187,7 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         if error.errno != errno.ENOSPC or error.filename is not None:
             return _fail(error)
         drop_output()
-        complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
+        complain(f"cannot write: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
     except (OutputLost, SystemExit) as error:  # click exits with 1 if the reader of its help is gone
         drop_output()

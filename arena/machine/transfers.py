@@ -64,7 +64,7 @@ def transfers_finding(folder: Path) -> MachineFinding:
         if found is not None and (found.device not in last or found.date > last[found.device].date):
             last[found.device] = found
     if not last:
-        return limited("transfers", "not measured", "seconds tell which way to move data is fastest", COMMAND)
+        return limited("transfers", "not measured", f"`{COMMAND}` says which way to move data is fastest", COMMAND)
     words = [
         f"{each.world} {kind_of(each.device).ranks_name}: {fastest_words(each.transfers)}" for each in last.values()
     ]

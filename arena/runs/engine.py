@@ -390,7 +390,7 @@ class Engine:
         if self._referee not in (None, referee):
             return  # a new referee has replaced it
         self.worlds.clear()
-        if not self._closing:
+        if not self._closing and self._referee is referee:  # else the engine killed it
             self._notify(
                 Notice(f"the referee {why}; the next run starts a new one", "see `pkb-arena doctor` if it repeats")
             )

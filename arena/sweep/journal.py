@@ -10,7 +10,7 @@ from pathlib import Path
 from arena.errors import MachineError, UsageError, why
 from arena.machine.facts import installed_version
 from arena.models.budget import Spent
-from arena.paths import Paths, files_in, make_folder, unwritable
+from arena.paths import FULL, Paths, files_in, make_folder, unwritable
 from arena.records.json_lines import Follower, LineFile, RawLine, encode, whole_lines
 from arena.sweep import records
 from arena.sweep.queue import Worker
@@ -61,6 +61,8 @@ class SweepJournal:
             if not self._file.size:
                 self.append(records.SweepOpened(at=time.time(), name=name))
         except BaseException:
+            if not self._file.size:
+                path.unlink()  # else neither a new sweep nor --resume could take this name
             self.close()
             raise
 
@@ -89,7 +91,7 @@ class SweepJournal:
         except OSError as error:
             raise MachineError(
                 f"cannot write {self.path}: {error.strerror}",
-                "free some disk space, then continue with --resume; all results so far are in the file",
+                FULL + (", then continue with --resume; all results so far are in the file" if offset else ""),
             ) from None
         self._note(offset, line)
         if isinstance(line, records.SweepSession):

@@ -115,14 +115,24 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
     return process.returncode, said, complaints
 
 
+def _canary_in(place: Path) -> LockedFolder:
+    folder = LockedFolder(f".{CANARY}", place)
+    try:
+        (folder.path / "canary").write_text("canary")
+    except OSError:
+        folder.remove()
+        raise
+    return folder
+
+
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
     """Targets for the self-test: a file at home, a TCP listener, sockets with abstract names and paths, this process."""
     name = f"{CANARY}{secrets.token_hex(8)}"
     try:
-        home = LockedFolder(f".{CANARY}", Path.home())
-    except OSError:
-        home = LockedFolder(f".{CANARY}", profiles.SOURCE_ROOT.parent)
+        home = _canary_in(Path.home())
+    except OSError:  # read-only, or its disk is full
+        home = _canary_in(profiles.SOURCE_ROOT.parent)
     with (
         home,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -132,7 +142,6 @@ def _bait() -> Iterator[dict[str, Any]]:
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
     ):
         canary, sockets = home.path / "canary", outside.path
-        canary.write_text("canary")
         abstract.bind("\0" + name)
         abstract.listen()
         sockets.chmod(0o755)

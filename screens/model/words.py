@@ -17,7 +17,7 @@ from screens.model.model_session import ModelSession
 _REASONS = {
     "steps": "all answers received",
     "budget": "limit reached",
-    "no gain": "the last kernels were not faster",
+    "no gain": "the last kernels were not measurably faster",
     "refused": "the model declined twice",
     "harness": "the judge failed twice",
     "cancelled": "stopped",

@@ -36,7 +36,7 @@ def on_disk(home: Path, tmp_path: Path) -> OnDisk:
         return subprocess.run(
             ["unshare", "--mount", "sh", "-c", script, "sh", *command],
             cwd=tmp_path,
-            env=os.environ | {"OPTIONS": options},
+            env=os.environ | {"OPTIONS": options, "HOME": str(home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -228,7 +228,7 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         assert workspace.kernel(content_hash("half a thought")) is not None
 
 
-async def test_text_typed_in_a_duel_is_kept_as_a_draft(open_app, until) -> None:
+async def test_text_typed_in_duel_is_kept_as_draft(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel, workspace, problem = app.screen, app.services.workspace, prepare(app, guest="pass")
         path = workspace.kernel_path(problem)

@@ -61,6 +61,7 @@ def test_print_prompt_needs_neither_key_nor_model(pkb_arena: CommandLine, home: 
     [
         ((), "--model is missing"),
         (("--model", "nobody"), "there is no model 'nobody'"),
+        (("--model", "./mine.py"), "an agent program plays as agent:PATH"),
         (("--model", "gemini:flash"), "there is no key GEMINI_API_KEY"),
         (("--model", "openai_chat", "-o", "there.py"), "there.py exists"),
         (("--model", "openai_chat", "--budget", "0"), "budget"),

@@ -24,8 +24,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     authorities.cache_clear()
 
 
-async def failure(url: str = "https://model.invalid/v1") -> str:
-    model = ModelSettings(provider="openai_chat", model="m-1", base_url=url, key_env="TEST_KEY", retries=0)
+async def failure(url: str = "https://model.invalid/v1", name: str = "m-1") -> str:
+    model = ModelSettings(provider="openai_chat", model=name, base_url=url, key_env="TEST_KEY", retries=0)
     async with open_model("test", Settings(models={"test": model})) as client:
         with pytest.raises(PlayerFailed) as raised:
             await client.answer(ASK)
@@ -77,6 +77,7 @@ async def test_this_machine_is_reached_without_a_proxy(
 async def test_own_server_that_is_down_is_named() -> None:
     said = await failure("http://127.0.0.1:9/v1")
     assert said.endswith("; is the server at 127.0.0.1:9 running? check base_url")
+    assert (await failure("http://127.0.0.1:9/v1", "stand-in")).endswith("; `pkb-arena stand-in` starts it")
 
 
 async def test_proxy_that_fails_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,10 +234,13 @@ async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pyt
 
 async def test_referee_that_hangs_cannot_hold_up_cancel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
+    notices: list[Notice] = []
+    engine.subscribe_notices(notices.append)
     run = await engine.judge(request("hang"))
     await engine.cancel()
     assert isinstance(await run.end(), Cancelled)
     assert await verdict(engine, "pass") is Verdict.PASS
+    assert notices == []  # the engine killed it: nothing is wrong with the machine
 
 
 async def test_fatal_fault_ends_run_with_its_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
