@@ -120,7 +120,7 @@ def find_paths() -> Paths:
 
 
 _OWN = f"make it writable, or set {HOME_VARIABLE} to a folder that is"
-FULL = "free some space"
+FULL, _FULL = "free some space", (errno.ENOSPC, errno.EDQUOT)
 NAMED = "name a place that can be written"
 """Advice for a folder whose path the user gave."""
 
@@ -175,7 +175,7 @@ def files_in(folder: Path) -> list[Path]:
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:
     """Returns the error for a folder that cannot be written, with its path and advice."""
     reason = error.strerror or str(error)
-    return FolderUnwritable(f"cannot write to {folder}: {reason}", FULL if error.errno == errno.ENOSPC else advice)
+    return FolderUnwritable(f"cannot write to {folder}: {reason}", FULL if error.errno in _FULL else advice)
 
 
 @contextmanager

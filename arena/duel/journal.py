@@ -3,7 +3,6 @@
 Ratings are Weng and Lin's online Bradley-Terry (library openskill), which supports draws and gives an uncertainty.
 """
 
-import errno
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from arena.duel.events import (
     decode_header,
 )
 from arena.duel.state import DuelState
-from arena.errors import FolderUnwritable, MachineError, why
+from arena.errors import MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
 from arena.records.code_hash import code_hash
 from arena.records.json_lines import Journal, last_line, read_first, read_later
@@ -66,9 +65,7 @@ def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OS
         journal.close()
         with suppress(OSError):
             journal.path.unlink()
-        if failed[0].errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise unwritable(paths.duels, failed[0])
-        raise FolderUnwritable(f"cannot write {journal.path}: {why(failed[0])}", "free some space")
+        raise unwritable(paths.duels, failed[0])
     begun = True
     return journal
 

@@ -181,10 +181,8 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
     known = ", ".join(settings.models)
     raise UsageError(
         f"there is no model {name!r} in the settings" + (f"; it has {known}" if known else ""),
-        "an agent program plays as agent:PATH in `pkb-arena duel` and `sweep`"
-        if name.startswith(("./", "/"))
-        else "add a table [models.NAME] (see `pkb-arena config path`), or name one as PROVIDER:MODEL"
-        f" ({', '.join(provider_names())})",
+        "add a table [models.NAME] (see `pkb-arena config path`), or name one as PROVIDER:MODEL"
+        f" ({', '.join(provider_names())}); an agent program plays as agent:PATH in duels and sweeps",
     )
 
 

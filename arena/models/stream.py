@@ -159,9 +159,8 @@ class Stream:
                 raise self._failed(reason, "check the proxy's name and password", refused=True) from None
             passing = Passing(reason, refused=isinstance(error, httpx.ConnectError | httpx.ProxyError))
             if isinstance(error, httpx.ConnectError) and self._model.base_url and self._proxy is None:
-                passing.advice = f"is the server at {urlsplit(self._base).netloc} running? check base_url"
-                if self._model.model == "stand-in":
-                    passing.advice = "`pkb-arena stand-in` starts it"
+                server = f"is the server at {urlsplit(self._base).netloc} running? check base_url"
+                passing.advice = "`pkb-arena stand-in` starts it" if self._model.model == "stand-in" else server
             raise passing from None
         except httpx.InvalidURL as error:
             raise self._failed(f"base_url is no address: {error}", "correct it in the settings", refused=True) from None

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from arena.errors import FolderUnwritable, why
-from arena.paths import make_folder, unwritable
+from arena.paths import make_folder, writing
 
 Line = TypeVar("Line")
 
@@ -120,16 +119,12 @@ def append_line(path: Path, line: msgspec.Struct) -> None:
         FolderUnwritable: it could not be written; the file has the lines that it had.
     """
     make_folder(path.parent)
-    try:
+    with writing(path.parent):
         file = LineFile(path, LOCK_EX)
         try:
             file.append(encode(line))
         finally:
             file.close()
-    except PermissionError as error:
-        raise unwritable(path.parent, error) from None
-    except OSError as error:
-        raise FolderUnwritable(f"cannot write {path}: {why(error)}", "free some space, and try again") from None
 
 
 class Journal:

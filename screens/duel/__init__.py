@@ -10,7 +10,7 @@ from textual.widgets import ContentSwitcher
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import SIDES, AnyDuelEvent, SideName, other
 from arena.duel.state import DuelState
-from arena.errors import UsageError
+from arena.paths import writing
 from arena.workspace.kernel_folder import shown_text
 from screens import figures
 from screens.actions import Scope
@@ -226,11 +226,9 @@ class DuelScreen(BaseScreen):
             self.say("The card exists when the duel is decided")
             return
         path = self.services.paths.duels / f"{state.header.duel_id}.svg"
-        try:
+        with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(svg_card(state), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
         self.app.copy_to_clipboard(text_card(state.header, state.ended))
         self.say(f"Text copied. Picture: {path.name} in {path.parent}")
 

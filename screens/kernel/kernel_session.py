@@ -10,6 +10,7 @@ from msgspec import structs
 
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
+from arena.paths import writing
 from arena.profile.profile_process import ProfileRequest
 from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
@@ -119,10 +120,8 @@ class KernelSession:
         if self._watcher is not None:
             self._watcher.wrote(kernel.sha256)
         if self._in_folder and not self.path.exists():
-            try:
+            with writing(self.path.parent):
                 await asyncio.to_thread(write_folder, self.path, kernel)
-            except OSError as error:
-                raise UsageError(f"{self.path} cannot be written: {error.strerror}", "free some space") from None
         await asyncio.to_thread(self.services.workspace.save, self.path, text, name)
         self.kernel = kernel
 
