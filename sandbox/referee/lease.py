@@ -29,8 +29,8 @@ from sandbox.protocol.events import LeaseHolder, Setting
 
 FOLDER = Path(tempfile.gettempdir())
 PREFIX = "pkb-arena-"
-MOST_NOTES, MOST_BYTES = 32, 4096
-"""Notes of each user that are read, and their size."""
+MOST_FILES, MOST_NOTES, MOST_BYTES = 2048, 32, 4096
+"""Files of each user that are looked at, notes of living processes that are read, and their size."""
 PATIENCE_S = 1.0
 """Who waits in front has so long to take a free lock; then its note no longer counts."""
 IDLE_SHARE, WATCHED_S = 0.02, 5.0
@@ -262,11 +262,11 @@ def _applicants(folder: Path, uid: int) -> list[Applicant]:
         if notes.lstat().st_uid != uid or not stat.S_ISDIR(notes.lstat().st_mode):
             return []
         with os.scandir(notes) as entries:
-            names = [entry.name for entry in islice(entries, 4 * MOST_NOTES) if entry.name.isdigit()]
-        for name in names[:MOST_NOTES]:
-            note = _read(notes / name)
-            if note is not None and note.since <= time.time() + 1 and _uid_of(int(name)) == uid:
-                found.append(Applicant(uid, int(name), note))
+            pids = [int(entry.name) for entry in islice(entries, MOST_FILES) if entry.name.isdigit()]
+        for pid in islice((pid for pid in pids if _uid_of(pid) == uid), MOST_NOTES):  # killed processes leave notes
+            note = _read(notes / str(pid))
+            if note is not None and note.since <= time.time() + 1:
+                found.append(Applicant(uid, pid, note))
     return found
 
 

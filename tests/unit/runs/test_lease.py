@@ -202,7 +202,8 @@ def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path) -> None:
     notes, parent = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(os.getppid())
     notes.mkdir()
     good = b'{"devices": ["cores"], "urgency": 0, "since": 1.0}'
-    (notes / "4194999").write_bytes(good)
+    for number in range(4_195_000, 4_195_200):  # above the highest process id
+        (notes / str(number)).write_bytes(good)
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
     assert not mine.is_wanted()
     os.mkfifo(notes / parent)
@@ -221,6 +222,7 @@ def test_notes_of_one_user_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     notes.mkdir()
     for number in range(1000):
         (notes / str(number)).touch()
+    monkeypatch.setattr(lease, "_uid_of", lambda pid: os.getuid())
     monkeypatch.setattr(lease, "_read", read.append)
     assert not Lease(["cores"], tmp_path).is_wanted()
     assert len(read) == MOST_NOTES
