@@ -3,6 +3,7 @@
 CPU ranks have no device time, and neither have kernels that wait for the GPU within a call.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from sandbox.machine.devices.kind import HELD, Pace
@@ -15,15 +16,16 @@ from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
 
-QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
-"""Deadline to queue a batch behind the closed gate: the longer of these seconds and this multiple of the time of its
-calls. A kernel that misses it blocks on the device and has no device time."""
+QUEUE_SECONDS, QUEUE_SHARE = 0.05, 10.0
+"""Time in which a call must be launched behind the closed gate: the longer of these seconds and this multiple of the time of a
+call. A kernel that launches none waits for the device or for room in its queue."""
 BATCH = 0.010
 """Target length of a batch in seconds. It limits the relative error of the subtracted overhead."""
-CALLS = (128, 32, 4, 1)
-"""Most calls of a batch; fewer are tried if a launch queue is too short."""
+CALLS, QUEUED_SHARE = 128, 0.9
+"""Most calls of a batch (200 were no quieter on H200). If a launch queue is full earlier, the next batch has this share of
+the launched calls, but at least a quarter of all: something else may have held them up."""
 NOOP_BATCHES = 2
-"""No-op batches of each reference, each with one of the contender, to measure the overhead."""
+"""No-op batches of each reference, to measure the overhead. In a duel each has one of the other kernel."""
 SINGLES_AT_ONCE = 6
 """Single calls whose inputs are drawn together."""
 
@@ -46,7 +48,7 @@ class DeviceTime:
         self._gates: dict[World, GatePage] = {}
         self._ungated_calls = 0
         """Calls of a batch that is not gated."""
-        self._most_calls = list(CALLS)
+        self._most_calls = CALLS
         self._turn = 0
 
     @property
@@ -77,8 +79,7 @@ class DeviceTime:
         calls = found[0].calls
         quicker = min(min(pair.baseline_us, pair.contender_us) for pair in found) / 1e6
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
-        self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots // 2, self._most_calls[0]))
-        self._most_calls = sorted({*self._most_calls, calls}, reverse=True)  # so many can be queued
+        self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots // 2, self._most_calls))
 
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
@@ -114,12 +115,11 @@ class DeviceTime:
         self.clock = Clock("device", rival=self.clock.rival, offsets=self.clock.offsets)
 
     def noop_batches(self, reference: int, batch: Batch) -> None:
-        """Runs a no-op batch on both sides, to measure the overhead. Raises _NotQueued."""
-        baseline, contender = self.turns.sides
-        theirs = self._gated(baseline, baseline.worlds[reference], batch)
-        own = self._gated(contender, contender.worlds[0], batch)
-        self.clock.note_noop(reference, theirs / batch.calls * 1e6)
-        self.clock.note_noop(CONTENDER_INDEX, own / batch.calls * 1e6)
+        """Runs a no-op batch of a reference, in a duel of both kernels, to measure the overhead. Raises _NotQueued."""
+        sides = self.turns.sides if self.clock.rival else self.turns.sides[:1]
+        for side, world, index in zip(sides, (reference, 0), (reference, CONTENDER_INDEX), strict=False):
+            us = self._gated(side, side.worlds[world], batch) / batch.calls * 1e6
+            self.clock.note_noop(index, us)
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
         """Times pairs of gated batches on fresh inputs; None if this many calls cannot be queued.
@@ -129,7 +129,7 @@ class DeviceTime:
         The first round of a reference world measures its overhead, in slots after those of the pairs. Its first pair does not
         count if no batch of so many calls ran before (HELD).
         """
-        calls = min(count, self._most_calls[0])
+        calls = min(count, self._most_calls)
         reference = number % len(self.turns.baseline_side.worlds)
         unknown = probing and calls == self.calls and reference not in self.clock.noop
         skipped = unknown and self._ungated_calls < min(calls, HELD)
@@ -153,12 +153,14 @@ class DeviceTime:
                     found.append(pair)
                 chosen.append(batch.first + self.turns.random.randrange(calls))
                 timed += range(batch.first, batch.first + calls)
-        except _NotQueued:
+        except _NotQueued as full:
             self.turns.stop_all()
             self.exchange.discard_outputs()
-            self._most_calls = [fewer for fewer in self._most_calls if fewer < calls]
-            if self._most_calls:
-                self.calls = min(self.calls, self._most_calls[0])
+            self.clock.noop.clear()  # the overhead of a call depends on the calls of a batch
+            if calls > 1:
+                share = QUEUED_SHARE if full.args[0] < calls else 0.5
+                self._most_calls = max(1, calls // 4, int(share * full.args[0]))
+                self.calls = min(self.calls, self._most_calls)
             else:
                 self.give_up()
                 self.cannot_queue = True
@@ -213,12 +215,7 @@ class DeviceTime:
         page = self._gates[world]
         self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
         world.go()
-        try:
-            queued_in = max(QUEUE_SECONDS, QUEUE_SHARE * batch.calls * self.turns.call_seconds)
-            self.exchange.await_all(world, Kind.QUEUED, queued_in, may_be_late=True)
-        except Deadline:
-            self._finish_late(side, world, batch)
-            raise _NotQueued from None
+        self._await_queued(side, world, batch)
         with self.turns.watched(self.turns.stopped_kernels(world)):
             # Queued work reads its inputs when it runs, so they are completed this late.
             if self.exchange.sealed:
@@ -232,6 +229,18 @@ class DeviceTime:
                 ended += self.turns.late_reading_ns(side)
             done = self.turns.end(side, world, batch)
         return (self._end(side, ended, done) - started) / 1e9
+
+    def _await_queued(self, side: TimedSide, world: World, batch: Batch) -> None:
+        """Waits until all calls of a batch are launched. Raises _NotQueued when no further one is launched in time."""
+        longest = max(QUEUE_SECONDS, QUEUE_SHARE * self.turns.call_seconds)
+        launched, before = 0, -1
+        while launched > before:
+            with contextlib.suppress(Deadline):
+                self.exchange.await_all(world, Kind.QUEUED, longest, may_be_late=True)
+                return
+            before, launched = launched, min(batch.calls, *world.calls_begun_by_rank())
+        self._finish_late(side, world, batch)
+        raise _NotQueued(launched)
 
     def _end(self, side: TimedSide, marked: int | None, done: int) -> int:
         """The end of a batch: the last mark, or the last DONE less the usual delay between the two, whichever is later.
@@ -253,4 +262,4 @@ class DeviceTime:
 
 
 class _NotQueued(Exception):
-    """A batch could not be queued without waiting for the device."""
+    """A batch could not be queued without waiting for the device. Its argument: the calls whose launch began."""

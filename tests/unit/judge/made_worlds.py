@@ -126,7 +126,9 @@ class MadeRanks:
         self._count[Kind.GO] = self._count.get(Kind.GO, 0) + 1
 
     def calls_begun(self) -> list[int]:
-        return [self.kernel.begun(rank, self.batch.count) for rank in range(self.spec.ranks)]
+        blocked = min(self.kernel.queues + 1, self.batch.count)
+        begun = (lambda rank, calls: blocked) if self._waiting_for_gate else self.kernel.begun
+        return [begun(rank, self.batch.count) for rank in range(self.spec.ranks)]
 
     def has_begun(self, rank: int) -> bool:
         return self.clock.monotonic() >= self._begins_at
