@@ -241,7 +241,7 @@ def _mark_extensions() -> None:
                 if callable(function) and not isinstance(function, type):
                     setattr(module, name, _marked(f"C++ {name}", function))
 
-    ExtensionFileLoader.exec_module = load  # type: ignore[method-assign]
+    ExtensionFileLoader.exec_module = load  # type: ignore[method-assign, assignment]
 
 
 def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
