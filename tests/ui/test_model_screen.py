@@ -131,8 +131,7 @@ async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, scr
         await until(pilot, lambda: len(with_model.seen) == 2)
         await pilot.press("t")
         assert app.screen is screen  # a model at work is not stopped by one press
-        before = screen.session.now
-        await until(pilot, lambda: screen.session.now > before)
+        await until(pilot, lambda: screen.session.now > screen.session.state.at)
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over and with_model.left.is_set())
         await until(pilot, lambda: "stopped · 1 answer" in screen_text(app))
