@@ -202,8 +202,8 @@ def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path:
         "✓ PASS", "2.00× faster", "67 % of the gap", "✓ M=16 float32 world 2 ▲ 1.50×",
         "400 tokens read, 60 written, $0.0300; 3.0 s", "Prompt", "the system", "the task", "Step 1", "WRONG_RESULT",
         "Thought · 9 characters", "a thought", "Calls compile", f"source:{FIRST}", "it compiles", "Answer · 9 characters",
-        "an answer", "Outcome: kernel · 100 tokens read", FIRST, "Step 2", "the feedback", "no json", "-    return x\n", "+    return x + 1\n", "+int two;\n",
-        SECOND, "Ended: steps",
+        "an answer", "Outcome: kernel · 100 tokens read", FIRST, "Step 2", "the feedback", "no json", "-    return x\n",
+        "+    return x + 1\n", "+int two;\n", SECOND, "Ended: steps",
     ]  # fmt: skip
     at = 0
     for words in steps:
