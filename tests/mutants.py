@@ -363,7 +363,8 @@ def main() -> None:
     if score < row["floor"]:
         sys.exit(f"below the floor of {row['floor']:.0%} in {TABLE.name}")
     if asked.write:
-        row.update(tried=len(tried), found=sum(tried.values()), sample=asked.sample, seed=asked.seed)
+        row["score"] = tomlkit.inline_table()
+        row["score"].update(found=sum(tried.values()), tried=len(tried), sample=asked.sample, seed=asked.seed)
         TABLE.write_text(tomlkit.dumps(table), encoding="utf-8")
 
 
