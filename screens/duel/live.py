@@ -76,16 +76,8 @@ class LiveDuelScreen(DuelScreen):
                     guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
                     player.submits_first = guests  # the user's own may be weeks old
         try:
-            settings = services.settings
-            self.match = Match(
-                services.engine,
-                services.paths,
-                problem,
-                header,
-                players,
-                budget_s=settings.seconds,
-                live_s=settings.live_s,
-            )
+            what, settings = (services.engine, services.paths, problem, header, players), services.settings
+            self.match = Match(*what, budget_s=settings.seconds, live_s=settings.live_s)
         except ArenaError:
             if edits is not None:
                 services.locks.release(problem.stem)
@@ -103,7 +95,7 @@ class LiveDuelScreen(DuelScreen):
                 self._editor.move_cursor((0, 0))
             self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
             self.start(self._show_saves(self._watcher), "watch")
-            self.set_interval(KEEP_S, lambda: self.start(self._keep(), "draft"))
+            self.set_interval(KEEP_S, self._keep)
             self.call_after_refresh(self._cursor_moved)
         self.start(self._play(), "duel")
 
@@ -159,10 +151,10 @@ class LiveDuelScreen(DuelScreen):
         except ArenaError as error:
             self.log.error(error.message)
 
-    async def _keep(self) -> None:
+    def _keep(self) -> None:
         """Keeps unsaved text while it is typed: the process may be killed."""
         if self.unsaved not in ("", self._kept):
-            await asyncio.to_thread(self.keep_text)
+            self.start(asyncio.to_thread(self.keep_text), "draft")
 
     def keep_text(self) -> None:
         if text := self.unsaved:

@@ -85,13 +85,19 @@ class FindBar(SourceBar):
         yield PlainStatic("", id="find-count")
         yield PlainStatic(" replace", classes="to-replace")
         yield Input(id="find-replacement", classes="to-replace", compact=True)
-        yield KeyHint("enter next · tab replace · ^a all · esc", "enter next · esc", "esc")
+        yield KeyHint()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disables replacing in a text that is only read, as the log."""
+        return action != "replace_all" or (self.source is not None and not self.source.read_only)
 
     def open(self, source: text_lines.Searched) -> None:
         """Opens the bar with the selected text as the term, if it lies within one line."""
         self._origin = min(source.selection)
         for part in self.query(".to-replace"):
             part.display = not source.read_only
+        replacing = () if source.read_only else ("enter next · tab replace · ^a all · esc",)
+        self.query_one(KeyHint).say(*replacing, "enter next · esc", "esc")
         term = self.query_one("#find-term", Input)
         if source.selected_text and "\n" not in source.selected_text:
             term.value = source.selected_text
@@ -152,7 +158,7 @@ class FindBar(SourceBar):
     def action_replace_all(self) -> None:
         """Replaces every match, in one step of the undo history."""
         source, places = self.source, self._places
-        if not isinstance(source, Source) or source.read_only or not places:
+        if not isinstance(source, Source) or not places:
             return
         pattern = text_lines.pattern_of(self.query_one("#find-term", Input).value)
         assert pattern is not None

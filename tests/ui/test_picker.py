@@ -11,6 +11,7 @@ from stored_runs import record
 from textual.coordinate import Coordinate
 from textual.widgets import Input, OptionList
 
+import screens.terminal_app
 from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from problems.catalogue import HOME
@@ -82,21 +83,19 @@ async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size
 
 
 @pytest.mark.slow
-async def test_keys_before_the_problems_are_there_do_nothing(services, until, monkeypatch) -> None:
+async def test_keys_wait_for_the_list_of_problems(services, until, monkeypatch) -> None:
     read, found = services.read_catalogue, threading.Event()
+    monkeypatch.setattr(screens.terminal_app, "PREPARING_S", 60.0)
     monkeypatch.setattr(services, "read_catalogue", lambda: read() if found.wait(60) else None)
     app = ArenaApp(services)
     try:
         async with app.run_test() as pilot:
-            for key in ("enter", "slash", "s", "escape", "b", "m"):
-                await pilot.press(key)
-            assert app.screen is app.picker
+            await until(pilot, lambda: app._in_preparation)
+            await pilot.press("slash", "1", "3")
             assert not app.opened.is_set()
             found.set()
-            await app.opened.wait()
-            await until(pilot, lambda: app.picker.table.row_count == 3 and app.picker.table.has_focus)
-            await pilot.press("slash")
-            assert isinstance(app.focused, Input)
+            await until(pilot, lambda: isinstance(app.focused, Input) and app.focused.value == "13")
+            await until(pilot, lambda: app.picker.table.row_count == 1)
     finally:
         found.set()
         await services.close()

@@ -138,6 +138,7 @@ async def test_find_in_the_log(open_app, until, screen_text) -> None:
         await until(pilot, lambda: "step 17 of" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: log.cursor == 170 and "2 of 11" in screen_text(app))
+        assert "^a" not in screen_text(app)  # nothing is replaced there
         await pilot.press("escape")
         await until(pilot, lambda: log.has_focus and not screen.query_one(FindBar).has_class("open"))
         assert log.cursor == 170
