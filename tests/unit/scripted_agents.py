@@ -8,6 +8,7 @@ from typing import Any
 from model_server import ModelServer, Seen
 from stored_runs import header as run_header
 from stored_runs import result as run_result
+from stored_runs import trace_header
 
 from arena.models.budget import BudgetPool
 from arena.models.conversation import Conversation, Message
@@ -16,7 +17,7 @@ from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.player import KernelAccess
 from arena.players.prompt import Prompt
-from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder, read_trace
+from arena.players.trace import AnyTraceEvent, TraceRecorder, read_trace
 from arena.records.header import new_id
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
@@ -112,21 +113,7 @@ def make_agent(
         provider=protocol, model="m", base_url=server.url, key_env="TEST_KEY", price_out=1000.0, retries=1, tools=tools
     )
     client = open_model("m", Settings(models={"m": model}), BudgetPool(usd).open(model))
-    header = TraceHeader(
-        trace_id=new_id(),
-        created=0.0,
-        problem_id=1,
-        slug="allreduce",
-        category="collective",
-        player=client.name,
-        provider=protocol,
-        model="m",
-        prompt_version="v1",
-        prompt_sha256=PROMPT.sha256,
-        shots=1,
-        setting=SETTING,
-        steps=steps,
-    )
+    header = trace_header(new_id(), client.name, provider=protocol, prompt_sha256=PROMPT.sha256, shots=1, steps=steps)
     recorder = TraceRecorder(header, paths, lambda error: None, [heard.append] if heard is not None else [])
     bench.steps = steps
     return Agent(client, bench, PROMPT, recorder, **options)

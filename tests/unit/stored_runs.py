@@ -6,6 +6,7 @@ from typing import Any
 from arena.duel.events import DuelHeader, DuelPlayer
 from arena.models.budget import Spent
 from arena.paths import Paths
+from arena.players.trace import TraceHeader
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
 from arena.records.index import Store
@@ -34,6 +35,15 @@ def duel_header(left: str, right: str, duel_id: str = "d", **more: Any) -> DuelH
         "left": DuelPlayer("file", left), "right": DuelPlayer("file", right),
     }  # fmt: skip
     return DuelHeader(duel_id=duel_id, **(known | more))
+
+
+def trace_header(trace_id: str, player: str, **more: Any) -> TraceHeader:
+    """Returns the header of a model's trace at the first problem. more: other fields of it."""
+    known = {
+        "created": 1.0, "problem_id": 1, "slug": "allreduce", "category": "collective", "provider": "p", "model": "m",
+        "prompt_version": "v1", "prompt_sha256": "", "shots": 0, "setting": SETTING, "steps": 2,
+    }  # fmt: skip
+    return TraceHeader(trace_id=trace_id, player=player, **(known | more))
 
 
 def result(verdict: Verdict = Verdict.PASS, call: Interval | None = None, **more: Any) -> Result:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from forked_programs import CommandLine, answer_of, fails
+from stored_runs import trace_header
 
 from arena.errors import MachineError
 from arena.export.pages import export_pages
@@ -16,7 +17,7 @@ from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Thought
 from arena.paths import Paths
-from arena.players.trace import Answered, Called, Judged, Returned, TraceHeader, TraceRecorder
+from arena.players.trace import Answered, Called, Judged, Returned, TraceRecorder
 from arena.records.header import RunHeader
 from arena.records.json_lines import Journal, append_line
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
@@ -78,10 +79,7 @@ def run(
 
 def trace(paths: Paths, trace_id: str, first: RunRecord, second: RunRecord, words: str = "") -> None:
     """Writes the trace of a model's two steps, the second with feedback."""
-    header = TraceHeader(
-        trace_id=trace_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player="agent:m" + words,
-        provider="p", model="m", prompt_version="v1", prompt_sha256="", shots=0, setting=SETTING, steps=2,
-    )  # fmt: skip
+    header = trace_header(trace_id, "agent:m" + words, created=1.7e9, setting=SETTING)
     recorder = TraceRecorder(header, paths, pytest.fail, [])
     task = Message("user", "the task" + words)
     recorder.ask(1, Conversation("the system" + words, (task,)))
