@@ -147,12 +147,6 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"M": 130, "N": 3, "E": 8, "K": 8},
         {"M": 33, "N": 1096, "E": 8, "K": 1},
     ],
-    "moe_post_all2all": [
-        {"M": 5, "N": 7, "E": 8, "K": 3},
-        {"M": 67, "N": 88, "E": 40, "K": 5},
-        {"M": 130, "N": 3, "E": 8, "K": 8},
-        {"M": 33, "N": 1096, "E": 8, "K": 1},
-    ],
     "distributed_sample_sort": [{"n": 61, "M": 400}],
     "gnn_sparse_feature_fetch_projection": [{"nodes": 101, "D": 7, "Q": 61}, {"nodes": 5000, "D": 40, "Q": 900}],
     "gnn_feature_exchange_all2all_backward": [{"M": 300, "h": 3}, {"M": 2100, "h": 72}],
@@ -181,6 +175,7 @@ for slug in ("ddp", "zero1_optimizer_shard", "zero2_optimizer_shard_grad", "fsdp
     SIZES[slug] = [{"M": 5, "N": 17}, {"M": 97, "N": 96}]
 for slug in ("allgather_gemm", "allgather_gemm_AT", "gemm_allreduce", "gemm_reducescatter"):
     SIZES[slug] = [{"M": 40, "N": 7, "K": 40}, {"M": 120, "N": 88, "K": 80}]
+SIZES["moe_post_all2all"] = SIZES["moe_pre_all2all"]
 for slug in ("fp8_reduce_scatter_grads", "fp8_allgather_params"):
     SIZES[slug] = [{"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}]
 COMMON = [{"M": 5, "N": 7}, {"M": 97, "N": 88}]

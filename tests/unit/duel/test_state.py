@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from stored_runs import duel_header
+from stored_runs import result as run_result
 
 from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
 from arena.duel.events import (
@@ -23,7 +24,7 @@ from arena.duel.events import (
     short_name,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
-from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
 from screens.duel.words import score
@@ -62,15 +63,12 @@ def state(*events: AnyDuelEvent, minutes: float | None = 1.0) -> DuelState:
 
 
 def result(left: Verdict, right: Verdict, call: Interval | None) -> Result:
-    return Result(
-        verdict=left,
-        detail="",
-        failure=None,
-        speedup=Speedup(call=call, device=None) if call else None,
+    return run_result(
+        left,
+        call,
         baseline_us=Microseconds(call=20.0, device=None) if call else None,
         contender_us=Microseconds(call=10.0, device=None) if call else None,
         jail="none",
-        sealed=True,
         rounds=11,
         rival=RivalResult(verdict=right, detail="", failure=None, sha256=""),
     )
