@@ -159,7 +159,7 @@ def test_an_error_without_a_bound_stays_large() -> None:
     assert [error_words(error) for error in (BEYOND, 1.82e-3)] == ["infinite", "1.82e-03"]
 
 
-def test_gate_opens_at_once_and_ends_with_last_rank(monkeypatch):
+def test_gate_opens_and_ends_with_last_rank(monkeypatch):
     gate = frames.GatePage(2)
     words = memoryview(mmap.mmap(gate.fd, mmap.PAGESIZE)).cast("I")
     started, first, second = words[:1], words[16:17], words[32:33]  # a line of the cache each
