@@ -62,7 +62,7 @@ def times(
 
 def history(case: Case, random: np.random.Generator, runs: int) -> Floats:
     """[runs, grid] what earlier runs have taught."""
-    mass = random_effects.no_history(runs, case.noise.clock)
+    mass = random_effects.no_history(runs, f"{case.noise.clock} long")
     offset = case.offset if case.before is None else case.before
     which = np.arange(EARLIER_PAIRS) % REFERENCES
     cores = np.array([core_in_turn(range(case.noise.cores), pair) for pair in range(EARLIER_PAIRS)])

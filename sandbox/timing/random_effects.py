@@ -50,9 +50,8 @@ WIDE: Floats = _ALLOWED / _ALLOWED.sum()
 """Prior that is uniform in log(tau), up to 8 %."""
 LARGE: Floats = _ALLOWED * GRID / (_ALLOWED * GRID).sum()
 """Prior that is uniform in tau, up to 8 %: the cautious one."""
-FIRST_POWER = {"call": 0.5, "device": 0.0, "device short": 1.0}
-"""On a machine without history the density of log(tau) grows with this power of tau: 0 is WIDE, 1 is LARGE. First runs err in
-1.1 % by call time at 0, in 0.3 % at 0.5; by device time in 0.5 % at 0 (simulated). Short device times have larger offsets."""
+CALM = ("device medium", "device long")
+"""Classes whose prior is WIDE on a machine without history: 0.5 % of first runs err (simulated). By call time 1.5 % would."""
 SPREAD = 0.5
 """A run's tau is lognormal around the machine's typical one, with this standard deviation of the logarithm."""
 NEAR: Floats = np.exp(-0.5 * (np.log(GRID / GRID[:, None]) / SPREAD) ** 2)
@@ -249,10 +248,10 @@ def _inflation(residuals: Floats, scale: Floats) -> Floats:
 # --- how much worlds differ on this machine --------------------------------------------------------------------------------
 
 
-def no_history(runs: int = 1, offsets_class: str = "call") -> Floats:
+def no_history(runs: int = 1, offsets_class: str = "") -> Floats:
     """[runs, grid] log mass of the machine's typical tau before the first run. offsets_class: as `Clock.offsets_class`."""
-    power = FIRST_POWER.get(offsets_class, FIRST_POWER[offsets_class.split()[0]])
-    return np.tile(np.where(_ALLOWED, power * np.log(GRID), LEAST_MASS), (runs, 1))
+    first = WIDE if offsets_class in CALM else LARGE
+    return np.tile(np.maximum(np.log(first + TINY), LEAST_MASS), (runs, 1))
 
 
 def _shares(log_mass: Floats) -> Floats:

@@ -129,7 +129,7 @@ def test_a_machine_that_slows_down_teaches_no_offsets():
     slowing = [
         Pair(p.reference, p.baseline_us * (1 + k / 96), p.contender_us, p.baseline_first) for k, p in enumerate(steady)
     ]
-    assert random_effects.GRID[np.argmax(learned(slowing))] < 0.012  # a hundredth is what neighbours differ by
+    assert np.argmax(learned(slowing)) <= np.argmax(learned(steady)) + 6
 
 
 def test_disturbed_batches_of_references_teach_no_offsets():
