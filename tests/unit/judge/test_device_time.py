@@ -1,5 +1,6 @@
 """Device time on simulated worlds with a gate: queueing, calls in a batch, the end of a batch, subtracted overhead."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,15 @@ def test_gate_shows_devices_time_without_gates_own() -> None:
     assert rounds.device.speed.median == pytest.approx(78 / 18)
     assert rounds.call.medians() == pytest.approx((98.0, 98.0))
     assert rounds.samples().empty_gate_us == pytest.approx(2.0 * rounds.behind_gate.calls)
+
+
+@pytest.mark.parametrize(("cores", "apart"), [(8, [2, 3, 6, 7]), (3, [])])
+def test_spinning_oracle_ranks_leave_timed_ranks_cores(monkeypatch: Any, cores: int, apart: list[int]) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    machine = made()
+    measured(machine)
+    # The timed ranks have the cores 0, 1 and 4, 5.
+    assert machine.processes(machine.started["baseline"][0]).pins == [(rank, apart) for rank in range(2) if apart]
 
 
 def test_without_a_gate_there_is_no_device_time() -> None:
