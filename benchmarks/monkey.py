@@ -23,11 +23,12 @@ from sandbox.protocol.verdict import ExitCode
 
 _LEAVE = ["escape", "pause"] * 10 + ["f10", "pause"] + ["escape", "pause"] * 4 + ["f10", "rest", "escape", "rest"]
 _KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "enter", "await kernel.py"]
+_TEXT = [*_KERNEL, "rest", "enter", "pause"]  # restores a draft
 OPENINGS: dict[str, tuple[list[str], str]] = {
     "picker": ([], "Parallelism"),
     "kernel": (_KERNEL, "kernel.py"),
-    "duel": ([*_KERNEL, "f8", "await enter starts", "enter", "await submit"], "submit"),
-    "model": ([*_KERNEL, "f7", "await enter starts", "enter", "await stop"], "stop"),
+    "duel": ([*_TEXT, "f8", "await enter starts", "enter", "await submit"], "submit"),
+    "model": ([*_TEXT, "f7", "await enter starts", "enter", "await stop"], "stop"),
     "sweep": (["type c"], "monkey"),
     "settings": (["f9"], "Colours of the app"),
     "history": ([*_KERNEL, "f6"], "History"),
@@ -199,7 +200,7 @@ class App:
             report = self.report.read_text(encoding="utf-8")
             last = report.strip().splitlines()[-1]
             return f"{last} at {_places(report, last_first=True)}; whole: {self._kept(report)}"
-        return f"exit code {code}" if code not in (None, 0) else ""
+        return f"exit code {code}" if code not in (None, 0, ExitCode.INTERRUPTED) else ""
 
     @property
     def left(self) -> bool:
