@@ -46,7 +46,10 @@ def _open_app(problem: str = "", kernel: Path | None = None) -> int:
     with _interruptible():
         from screens.app import run_app
 
-    return run_app(problem, kernel)
+    try:
+        return run_app(problem, kernel)
+    finally:
+        signal.signal(signal.SIGINT, _leave)  # nothing is left to do: ctrl+c needs no traceback
 
 
 def _open_alone() -> int:
