@@ -125,7 +125,7 @@ class Outline:
         number is an object that matches no value."""
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
-            raise DoesNotFit(f"{len(leaves)} tensors in {structure[:200]}")
+            raise DoesNotFit(f"{len(leaves)} tensors and numbers in {structure[:60]}")
         header = bytearray(header_bytes(room))
         _HEAD.pack_into(header, 0, WRITTEN, len(leaves), len(text))
         header[_HEAD.size : _HEAD.size + len(text)] = text

@@ -26,6 +26,8 @@ _C_SOURCE = (
     f"This is C++ or CUDA. A kernel is Python: pass this text as a string to sandbox.kit (cpp, cuda), or {_FOLDER}."
 )
 
+_WRITES = "A kernel may write in its private /tmp only: see tempfile."
+
 _MODULE = re.compile(r"No module named '([\w.]+)'(; '\w+' is not a package)?")
 _NO_FILE = re.compile(r"FileNotFoundError: .*?: b?'([^'\n]*)'|OSError: (\S+\.so[\d.]*): cannot open shared object file")
 
@@ -33,7 +35,8 @@ _ON_CPU_RANKS = re.compile(
     r"not compiled with CUDA|has no attribute '_cuda|requires CUDA|dummy base class|No CUDA GPUs|no NVIDIA (?:driver|GPU)"
     r"|CUDA_HOME|lib(?:cuda|cudart|nvrtc|nccl)\b|active drivers|Pointer argument .* cannot be accessed|needs a CUDA GPU"
     r"|NCCL built in|NCCL is only supported with GPUs|ProcessGroupNCCL|accelerator device|support device type cpu"
-    r"|CUDA driver|NO_DEVICE|'nvcc'|pin_memory allocator|CUDA build|from the 'CPU' backend|backend for CUDA|unavailable on CPU"
+    r"|CUDA driver|NO_DEVICE|'nvcc'|pin_memory allocator|CUDA build|from the 'CPU' backend|unavailable on CPU"
+    r"|backend for (?:CUDA|device type cuda)|assert .*\.is_cuda\b"
     r"|No module named '(?:triton|cupy|cuda|pycuda|cutlass|pynvml|nvshmem|tilelang|numba\.cuda|nccl)\b"
 )
 """Found in a failure on CPU ranks of code that needs a GPU."""
@@ -58,7 +61,8 @@ _SAID: tuple[tuple[str, str], ...] = (
         r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
         "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder.",
     ),
-    (r"Read-only file system|PermissionError: .*: '", "A kernel may write in its private /tmp only: see tempfile."),
+    (r"Read-only file system|PermissionError: .*: '", _WRITES),
+    (r"unsupported ScalarType BFloat16", "NumPy has no bfloat16: keep tensors of torch, or convert to float() first."),
     (r"name resolution|Network is unreachable|URLError|gaierror|HTTPSConnectionPool|MaxRetryError",
      f"A kernel has no network. If it needs a file, {_FOLDER}."),
     (r"(?i)gloo\b.{0,60}(?:not support|unsupported|not implemented)|Cannot use ReduceOp\.\w+ with Gloo",
@@ -86,7 +90,7 @@ _SAID: tuple[tuple[str, str], ...] = (
 _SHAPES: tuple[tuple[str, str], ...] = (
     (r"(?i)\A\s*<(?:!doctype|html|head)\b", "This is a web page. Download the raw text of the file."),
     (r"\Aversion https://git-lfs", "This is a pointer of Git LFS: run git lfs pull."),
-    (r"(?m)\A(?:diff --git |--- \S|\*\*\* )|^@@ -\d", "This is a diff. Give the whole file."),
+    (r"(?m)\A(?:diff --git |--- \S|\*\*\* |\+\w)|^@@ -\d", "This is a diff. Give the whole file."),
     (r"(?m)^(?:<{7}|>{7}) ", "Resolve the merge conflict: remove its markers."),
     (r"(?m)^>>> ", "Remove the prompts >>> and ... at the start of the lines."),
     (r"\A\s*\d+\s*[|:.)\t ]\s*(?:import|from|def|class|#|@|\"\"\")", "Remove the numbers at the start of the lines."),
@@ -174,6 +178,8 @@ def _on_files(said: str, kernel: Kernel) -> str:
     if found is None or re.search(r"\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)$", found[1] or ""):
         return ""
     name = (found[1] or found[2]).rpartition("/")[2]
+    if re.search(r"open\(.*, *(?:mode=)?['\"][wax]|\bnp\.save|\.save\w*\(|logging", said):
+        return _WRITES
     if "subprocess.py" in said and "." not in name:
         return f"The program {name} is not installed here."
     opened = f"open it as pathlib.Path(__file__).parent / {name!r}"
@@ -210,13 +216,7 @@ def _unwaited(text: str) -> int:
 
 def _starts(call: ast.Call) -> bool:
     """Whether a call returns before its communication has ended."""
-    name = (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     asked = any(
         word.arg == "async_op" and isinstance(word.value, ast.Constant) and word.value.value for word in call.keywords
     )

@@ -33,6 +33,8 @@ def test_a_kernel_may_name_its_encoding(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_bytes("# -*- coding: latin-1 -*-\n# Grüße\n".encode("latin-1"))
     assert read_kernel(path).text.endswith("# Grüße\n")
+    path.write_bytes("# Grüße\n".encode("utf-16"))
+    assert read_kernel(path).text == "# Grüße\n"
     for line in ("", "# -*- coding: klingon -*-", "# -*- coding: ascii -*-", "# -*- coding: rot13 -*-"):
         path.write_bytes(f"{line}\n# Grüße\n".encode("latin-1"))
         with pytest.raises(UsageError, match="not UTF-8 text"):
