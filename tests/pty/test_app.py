@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
 from real_terminal import Screen, descendants
 from textual.driver import Driver
@@ -132,6 +133,16 @@ async def test_ctrl_z_waits_for_present_work() -> None:
     assert not stopped
     await asyncio.sleep(0)
     assert stopped
+
+
+def test_ctrl_c_while_stopped_ends_app(kernel: Path) -> None:
+    with Screen("screens", "13") as app:
+        app.shows("NOT RUN YET", "started)")
+        app.process.kill(signal.SIGTSTP)
+        eventually(lambda: app.read() or psutil.Process(app.process.pid).status() == psutil.STATUS_STOPPED)
+        app.process.send("\x03")
+        app.process.kill(signal.SIGCONT)
+        assert app.ends() == 130
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
