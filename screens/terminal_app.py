@@ -140,7 +140,8 @@ class TerminalApp(App[None]):
         signal.signal(signal.SIGTSTP, self._stopped)
         signal.signal(signal.SIGCONT, self._continued)
         if sys.__stdin__ is not None and sys.__stdin__.isatty():
-            signal.signal(signal.SIGINT, self._interrupted)
+            loop = asyncio.get_running_loop()  # asyncio would cancel the app, which could then take the terminal again
+            signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(self._signalled, signal.SIGINT))
             self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
 
     def _signalled(self, number: signal.Signals) -> None:
@@ -149,10 +150,6 @@ class TerminalApp(App[None]):
         last_resort.daemon = True
         last_resort.start()
         self.exit(return_code=128 + number)
-
-    def _interrupted(self, *_: object) -> None:
-        """Quits in order. asyncio would cancel the app, which would take the terminal again after ctrl+z and ctrl+c."""
-        asyncio.get_running_loop().call_soon_threadsafe(self._signalled, signal.SIGINT)
 
     def _stopped(self, *_: object) -> None:
         """Stops after ctrl+z. What the signal interrupts may hold the lock that Textual needs to leave the terminal."""

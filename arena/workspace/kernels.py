@@ -113,8 +113,7 @@ def kernel_text(file: BinaryIO, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         with suppress(SyntaxError, ValueError, LookupError):
-            marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell's > writes it
-            encoding = "utf-16" if marked else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+            encoding = "utf-16" if data[:2] == b"\xff\xfe" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
             return data.decode(encoding)
         advice = "save it as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
         raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", advice) from None

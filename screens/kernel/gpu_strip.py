@@ -37,7 +37,8 @@ def gpu_rows(samples: Samples, width: int, held: bool) -> list[list[Part]]:
             ],
         ]
         room = width - sum(map(_cells, columns)) - len(columns) * len(_GAP) - _NOTE
-        for column in (_nvlink(now), _heat(now), _clock(now), _memory(now)):
+        memory = [(f"{now.used_mib / 1024:>5.1f} / {now.total_mib / 1024:.0f} GiB", "$foreground")]
+        for column in (_nvlink(now.nvlink_gb_s), _heat(now), _clock(now), memory):
             room -= _cells(column) + len(_GAP)
             if room < 0:
                 break
@@ -52,7 +53,7 @@ def gpu_line(samples: Samples, width: int, held: bool) -> list[Part]:
     latest = samples[-1][:MOST]
     rates = [reading.nvlink_gb_s for reading in latest if reading.nvlink_gb_s is not None]
     mean = sum(rates) / len(rates) if rates else None
-    tail = [[("NVLink", "$muted"), (f" {_rate(mean)} GB/s", "$foreground")], _line_note(latest, held)]
+    tail = [_nvlink(mean), _line_note(latest, held)]
     room = width - len("GPU") - len(_GAP) - _cells(tail[0]) - len(_GAP) - _NOTE - len(_GAP)
     for most in (3, 2, 1):
         cells = [_cell(rank, now, most) for rank, now in enumerate(latest)]
@@ -82,12 +83,8 @@ def _percent(percent: int | None) -> str:
     return f"{_whole(percent, 3)} %"
 
 
-def _nvlink(now: GpuReading) -> list[Part]:
-    return [("NVLink", "$muted"), (f" {_rate(now.nvlink_gb_s)} GB/s", "$foreground")]
-
-
-def _rate(gb_s: float | None) -> str:
-    return f"{'–' if gb_s is None else f'{gb_s:.1f}':>6}"
+def _nvlink(gb_s: float | None) -> list[Part]:
+    return [("NVLink", "$muted"), (f" {'–' if gb_s is None else f'{gb_s:.1f}':>6} GB/s", "$foreground")]
 
 
 def _heat(now: GpuReading) -> list[Part]:
@@ -96,10 +93,6 @@ def _heat(now: GpuReading) -> list[Part]:
 
 def _clock(now: GpuReading) -> list[Part]:
     return [(f"{_whole(now.sm_mhz, 4)} MHz", "$foreground")]
-
-
-def _memory(now: GpuReading) -> list[Part]:
-    return [(f"{now.used_mib / 1024:>5.1f} / {now.total_mib / 1024:.0f} GiB", "$foreground")]
 
 
 def _whole(number: float | None, cells: int) -> str:

@@ -145,7 +145,7 @@ def test_special_file_is_written_to_and_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "no kernel file"), (b"\xff\xfe", "UTF-8"), (b"x" * (5 << 20), "MiB")],
+    [(None, "no kernel file"), (b"\xfe\xff", "UTF-8"), (b"x" * (5 << 20), "MiB")],
     ids=["missing", "no UTF-8", "too large"],
 )
 def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | None, words: str) -> None:
