@@ -1,6 +1,7 @@
 """The app and its terminal: orders keys, quits on a signal or a lost terminal, pauses while another program uses it."""
 
 import asyncio
+import codecs
 import math
 import os
 import shlex
@@ -25,6 +26,7 @@ from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.css.query import NoMatches
 from textual.dom import DOMNode, NoScreen
+from textual.drivers import linux_driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
@@ -125,6 +127,8 @@ class TerminalApp(App[None]):
         if sys.__stderr__ is not None and sys.__stderr__.write_through:  # PYTHONUNBUFFERED: a signal cuts what is drawn
             whole = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
             sys.__stderr__ = whole  # type: ignore[misc]
+        # Bytes that are no UTF-8 would end the thread that reads keys, and the app.
+        linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
         asyncio.run(live())
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
             for number in (1, 2):
@@ -154,19 +158,20 @@ class TerminalApp(App[None]):
     def _stopped(self, *_: object) -> None:
         """Stops after ctrl+z. What the signal interrupts may hold the lock that Textual needs to leave the terminal."""
         leave = getattr(self._driver, "_sigtstp_application", None)
-        if leave is None or self._away or self._exit:
+        if leave is None or self._away or self._exit or not self.is_running:
             os.kill(os.getpid(), signal.SIGSTOP)
         else:
             asyncio.get_running_loop().call_soon_threadsafe(leave)
 
     def _continued(self, *_: object) -> None:
-        if not self._exit:  # a reader of keys that starts now would never end
+        if self.is_running and not self._exit:  # a reader of keys that starts now would never end
             asyncio.get_running_loop().call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
         """Takes the terminal again after ctrl+z. Only draws if another program had stopped the app: readers of keys go on."""
-        if self._driver is not None and getattr(self._driver, "_must_signal_resume", False) and not self._exit:
-            self._driver.resume_application_mode()
+        driver = self._driver
+        if driver is not None and getattr(driver, "_must_signal_resume", False) and self.is_running and not self._exit:
+            driver.resume_application_mode()
         self.refresh()
 
     def _check_terminal(self) -> None:

@@ -115,8 +115,7 @@ def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path, monkeypatch
 
 def test_app_that_quits_takes_terminal_no_more() -> None:
     taken: list[bool] = []
-    app = TerminalApp()
-    app._exit = True
+    app = TerminalApp()  # it does not run any more
     app._driver = cast(
         Driver, SimpleNamespace(_must_signal_resume=True, resume_application_mode=lambda: taken.append(True))
     )
@@ -128,6 +127,7 @@ def test_app_that_quits_takes_terminal_no_more() -> None:
 async def test_ctrl_z_waits_for_present_work() -> None:
     stopped: list[bool] = []
     app = TerminalApp()
+    app._running = True
     app._driver = cast(Driver, SimpleNamespace(_sigtstp_application=lambda: stopped.append(True)))
     app._stopped()
     assert not stopped
@@ -143,6 +143,14 @@ def test_ctrl_c_while_stopped_ends_app(kernel: Path) -> None:
         app.process.send("\x03")
         app.process.kill(signal.SIGCONT)
         assert app.ends() == 130
+
+
+def test_wrong_bytes_end_nothing(kernel: Path) -> None:
+    with Screen("screens", "13") as app:
+        app.shows("NOT RUN YET", "started)")
+        app.process.send(b"\xed\xa0\x80\xff")
+        app.process.send("hello")
+        app.shows("hello")
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
