@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 import msgspec
@@ -69,6 +69,8 @@ class GpuFigures(msgspec.Struct, frozen=True):
     clock_us: float = 0.0
     stamps: dict[str, float] = {}
     """Microseconds between two stamps of a block ("0 to 1"), median over blocks and calls."""
+    compiled: dict[str, float] = {}
+    """Microseconds of the host in a function of a compiled extension ("C++ add"), median."""
     diagnosis: str = ""
     advice: str = ""
     """Empty if there is no usual remedy."""
@@ -143,16 +145,15 @@ def _seen(found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: floa
         late_rank=late_rank,
         largest=short_name(largest),
         largest_us=totals.get(largest, 0.0),
-        stamps=_between_stamps(calls),
+        stamps=_medians(span for _, inner in calls for span in inner if span.kind == "stamp"),
+        compiled=_medians(span for _, inner in calls for span in inner if span.name.startswith("C++ ")),
     )
 
 
-def _between_stamps(calls: list[tuple[Span, list[Span]]]) -> dict[str, float]:
+def _medians(spans: Iterable[Span]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
-    for _, inner in calls:
-        for span in inner:
-            if span.kind == "stamp":
-                found.setdefault(span.name, []).append(span.us)
+    for span in spans:
+        found.setdefault(span.name, []).append(span.us)
     return {name: median(lengths) for name, lengths in found.items()}
 
 

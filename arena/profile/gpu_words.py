@@ -114,12 +114,15 @@ def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
 
 
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
-    """Lists the times between a kernel's stamps, one line per rank."""
+    """Lists the times between a kernel's stamps, and in functions of its extensions, a line per rank for each."""
     return [
-        f"rank {each.rank}: between stamps, µs, the median of blocks and calls: "
-        + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
+        f"rank {each.rank}: {what}: " + ", ".join(f"{name} {us:,.1f}" for name, us in times.items())
         for each in found
-        if each.stamps
+        for what, times in (
+            ("between stamps, µs, the median of blocks and calls", each.stamps),
+            ("on the host in compiled functions, µs, medians", each.compiled),
+        )
+        if times
     ]
 
 
