@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,14 @@ def has_shell() -> bool:
     return os.getpgid(0) != os.getsid(0)
 
 
+def _read_keys(driver: linux_driver.LinuxDriver) -> None:
+    """Reads on after what Textual cannot parse, such as a terminal's size of 0 pixels. Textual would end the app."""
+    with suppress(OSError):  # the terminal is lost
+        while not driver.exit_event.is_set():
+            with suppress(ArithmeticError, LookupError, ValueError, TypeError, AttributeError):
+                driver.run_input_thread()
+
+
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
     return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
@@ -127,8 +135,8 @@ class TerminalApp(App[None]):
         if sys.__stderr__ is not None and sys.__stderr__.write_through:  # PYTHONUNBUFFERED: a signal cuts what is drawn
             whole = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
             sys.__stderr__ = whole  # type: ignore[misc]
-        # Bytes that are no UTF-8 would end the thread that reads keys, and the app.
         linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
+        linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign]
         asyncio.run(live())
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
             for number in (1, 2):

@@ -149,8 +149,11 @@ def test_wrong_bytes_end_nothing(kernel: Path) -> None:
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send(b"\xed\xa0\x80\xff")
+        app.process.send("\x1b[48;45;160;0;0t\x1b[<0;9;9M\x1b[<0;9;9m")  # a size of 0 pixels, and a click
+        app.shows("NOT RUN YET")
         app.process.send("hello")
         app.shows("hello")
+        assert b"\x1b[?1049l" not in app.raw  # on the alternate screen
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
