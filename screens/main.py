@@ -46,10 +46,7 @@ def _open_app(problem: str = "", kernel: Path | None = None) -> int:
     with _interruptible():
         from screens.app import run_app
 
-    try:
-        return run_app(problem, kernel)
-    finally:
-        signal.signal(signal.SIGINT, _leave)  # nothing is left to do: ctrl+c needs no traceback
+    return run_app(problem, kernel)
 
 
 def _open_alone() -> int:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -138,6 +139,7 @@ class TerminalApp(App[None]):
         linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
         linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign]
         asyncio.run(live())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to do: ctrl+c needs no traceback
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
             for number in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), number)
@@ -177,15 +179,12 @@ class TerminalApp(App[None]):
 
     def _resume(self) -> None:
         """Takes the terminal again after ctrl+z. Only draws if another program had stopped the app: readers of keys go on."""
-        driver = self._driver
-        if driver is not None and getattr(driver, "_must_signal_resume", False) and self.is_running and not self._exit:
-            driver.resume_application_mode()
+        if getattr(self._driver, "_must_signal_resume", False) and self.is_running and not self._exit:
+            self._driver.resume_application_mode()  # type: ignore[union-attr]
         self.refresh()
 
     def _check_terminal(self) -> None:
         """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""
-        import termios
-
         try:
             termios.tcgetattr(0)
         except termios.error:

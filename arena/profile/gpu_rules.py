@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import msgspec
@@ -68,9 +68,7 @@ class GpuFigures(msgspec.Struct, frozen=True):
     """Time of the kernel with the largest total, over all of its launches."""
     clock_us: float = 0.0
     stamps: dict[str, float] = {}
-    """Microseconds between two stamps of a block ("0 to 1"), median over blocks and calls."""
-    compiled: dict[str, float] = {}
-    """Microseconds of the host in a function of a compiled extension ("C++ add"), median."""
+    """Microseconds between two stamps of a block ("0 to 1"), and of the host in an extension's function ("C++ add"), medians."""
     diagnosis: str = ""
     advice: str = ""
     """Empty if there is no usual remedy."""
@@ -145,15 +143,15 @@ def _seen(found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: floa
         late_rank=late_rank,
         largest=short_name(largest),
         largest_us=totals.get(largest, 0.0),
-        stamps=_medians(span for _, inner in calls for span in inner if span.kind == "stamp"),
-        compiled=_medians(span for _, inner in calls for span in inner if span.name.startswith("C++ ")),
+        stamps=_medians(calls),
     )
 
 
-def _medians(spans: Iterable[Span]) -> dict[str, float]:
+def _medians(calls: list[tuple[Span, list[Span]]]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
-    for span in spans:
-        found.setdefault(span.name, []).append(span.us)
+    for span in (span for _, inner in calls for span in inner):
+        if span.kind == "stamp" or span.name.startswith("C++ "):
+            found.setdefault(span.name, []).append(span.us)
     return {name: median(lengths) for name, lengths in found.items()}
 
 

@@ -114,15 +114,12 @@ def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
 
 
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
-    """Lists the times between a kernel's stamps, and in functions of its extensions, a line per rank for each."""
+    """Lists the times between a kernel's stamps and of the host in compiled functions, one line per rank."""
     return [
-        f"rank {each.rank}: {what}: " + ", ".join(f"{name} {us:,.1f}" for name, us in times.items())
+        f"rank {each.rank}: between stamps, and of the host in compiled functions, µs, medians: "
+        + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
         for each in found
-        for what, times in (
-            ("between stamps, µs, the median of blocks and calls", each.stamps),
-            ("on the host in compiled functions, µs, medians", each.compiled),
-        )
-        if times
+        if each.stamps
     ]
 
 

@@ -115,7 +115,8 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     single = bool(state.result and single_calls_words(state.result.told))
     where = f"{headline.where}{', single calls' if single else ''}" if headline is not None else ""
-    advice = SINGLE if single else _isolation(state)
+    writable = "" if state.result is None or state.result.sealed else ", inputs writable"  # `doctor` names the profile
+    advice = SINGLE if single else f"{isolation_words(state.result.jail)}{writable}" if state.result else ""
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         if said == TOO_NOISY and state.result:
             advice = f"Measure longer ({key_of('measure_on', keymap)})"
@@ -168,13 +169,6 @@ def worlds_words(state: RunState) -> str:
 def _listed(words: Sequence[str]) -> str:
     """ "baseline, spare and reference"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def _isolation(state: RunState) -> str:
-    """ "isolated", and whether inputs were writable; empty before the result. `doctor` names the profile."""
-    if state.result is None:
-        return ""
-    return isolation_words(state.result.jail) + ("" if state.result.sealed else ", inputs writable")
 
 
 def _line(text: str) -> str:
