@@ -137,7 +137,7 @@ class TerminalApp(App[None]):
             whole = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
             sys.__stderr__ = whole  # type: ignore[misc]
         linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
-        linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign]
+        linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign, assignment]
         asyncio.run(live())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to do: ctrl+c needs no traceback
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
