@@ -1,6 +1,7 @@
 """Errors that keep the app from opening are printed to the terminal, with exit code 3."""
 
 import os
+import signal
 import sys
 
 import pexpect
@@ -55,4 +56,6 @@ def test_error_in_app_is_no_kernel_that_failed() -> None:
 
     app = Broken()
     app.driver_class = HeadlessDriver
+    handler = signal.getsignal(signal.SIGINT)
     assert app.run_to_end() == 3
+    signal.signal(signal.SIGINT, handler)  # the app ignores it at its end
