@@ -72,7 +72,7 @@ def _extension(module: Any) -> None:
                 raise CompileError(*first_error(str(error)), str(error)[:65536]) from None
             shutil.copyfile(str(built[0].__file__), output)
 
-        told = repr(flags).replace(str(folder), "")  # which is another one in every world
+        told = repr(flags) if folder is None else repr(flags).replace(str(folder), "")  # another one in every world
         key = build.content_key("torch extension", torch.__version__, _architecture(), told, *texts)
         file = build.once(f"{key}.so", make)
         loaded.add(name)
