@@ -168,7 +168,7 @@ class Arena:
     def _request(self, name: int | str, kernel: str | Path | Kernel, options: RunOptions) -> RunRequest:
         _check(options)
         problem = self.problem(name)
-        asked: dict[str, Any] = {name: value for name, value in options.items() if value}
+        asked: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         choice = Choice(**{name: asked[name] for name in Choice.__struct_fields__ if name in asked})
         file = read_kernel(kernel) if isinstance(kernel, Path) else None
         given = file.kernel if file else kernel if isinstance(kernel, Kernel) else Kernel(str(kernel))

@@ -119,9 +119,8 @@ def _rules(program: "_Program", profile: str, timed: bool) -> bytes:
     if timed:
         # It gives the judge's memory a second address, where results are not refused. realloc copies if it fails.
         program.refuse("mremap", error=ENOMEM)
-        program.refuse(
-            "prctl", program.bits(0, INT, PR_SCHED_CORE)
-        )  # it keeps other programs off the core's other thread
+        # It keeps other programs off the core's other thread.
+        program.refuse("prctl", program.bits(0, INT, PR_SCHED_CORE))
         _stays_stopped(program)
         _rests(program)
     if profile == "nested":
