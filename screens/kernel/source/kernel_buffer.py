@@ -195,9 +195,8 @@ class KernelBuffer:
             del self._drafts[name]
         for name, text in unsaved.items():
             path = self.session.draft_path(name)
-            if (
-                text != self._drafts.get(name) or self._workspace.draft(path) is None
-            ):  # else a duel may have kept newer text
+            # A draft of a text that was kept before may be a duel's newer text.
+            if text != self._drafts.get(name) or self._workspace.draft(path) is None:
                 self._workspace.save_draft(path, text)
                 self._drafts[name] = text
 
