@@ -10,7 +10,7 @@ def solution(
 ) -> torch.Tensor:
     """local_pos_scores [P_r], local_neg_scores [P_r, K] -> [sum of P_r] int64, the same on every rank.
 
-    RunRecord g is the place (1 = best) of row g's positive among its own negatives after a logistic function
+    Row g of the result is the place (1 = best) of row g's positive among its own negatives after a logistic function
     rounded to the scores' dtype; rows by rank, then by position. Among equal scores the positive comes first.
     """
     pos, neg = local_pos_scores.contiguous(), local_neg_scores.contiguous()
