@@ -127,7 +127,7 @@ class Submitted(SideEvent, tag="submitted", frozen=True, kw_only=True):
 
 
 WAITING = "waiting"
-"""Used instead of a phase while another run on this machine is timing."""
+"""Begins the words used instead of a phase while another run on this machine is timing; they say whose."""
 MEASURING_ON = "measuring on"
 """Used instead of a phase while a run with a verdict goes on measuring."""
 
@@ -137,7 +137,7 @@ class KernelJudging(SideEvent, tag="judging", frozen=True, kw_only=True):
 
     attempt: int
     phase: str
-    """One of the protocol's PHASES, or WAITING. After the verdict: MEASURING_ON, then empty when that has ended."""
+    """One of the protocol's PHASES, or begins with WAITING. After the verdict: MEASURING_ON, then empty when that has ended."""
 
 
 class Measured(SideEvent, tag="measured", frozen=True, kw_only=True):

@@ -342,7 +342,7 @@ class Match:
 
         def listen(event: AnyEvent) -> None:
             if isinstance(event, PhaseStarted | Waiting):
-                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
+                phase = event.phase if isinstance(event, PhaseStarted) else f"{events.WAITING} ({event.words})"
                 self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=phase))
             tell_round(event)
 

@@ -98,9 +98,11 @@ class RunState:
                 self.samples.append(event)
             case events.Log():
                 self.log.append(event)
-            case events.Judged():
+            case events.Judged():  # a round without times ends waiting, too
+                self._end_waiting(event.at)
                 self.judged = event.result
             case events.Finished():
+                self._end_waiting(event.at)
                 self.result = event.result
                 self.sha256 = event.sha256
                 self.phase = ""

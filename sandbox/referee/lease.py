@@ -33,6 +33,8 @@ MOST_FILES, MOST_NOTES, MOST_BYTES = 2048, 32, 4096
 """Files of each user that are looked at, notes of living processes that are read, and their size."""
 PATIENCE_S = 1.0
 """Who waits in front has so long to take a free lock; then its note no longer counts."""
+CLOCK_STEP_S = 60.0
+"""By so much the clock may have been set back since a process started."""
 IDLE_SHARE, WATCHED_S = 0.02, 5.0
 """A holder whose processes use less than this share of a core, for so long, is idle."""
 LOCKS = Path("/proc/locks")
@@ -208,7 +210,7 @@ class Lease:
                 each
                 for each in _applicants(self._folder, uid)
                 if each.pid != os.getpid()
-                and (uid, each.pid) not in self._ignored
+                and (each.note.holds or (uid, each.pid) not in self._ignored)
                 and not self._paths.keys().isdisjoint(each.note.devices)
             ]
         return found
@@ -265,7 +267,7 @@ def _applicants(folder: Path, uid: int) -> list[Applicant]:
             pids = [int(entry.name) for entry in islice(entries, MOST_FILES) if entry.name.isdigit()]
         for pid in islice((pid for pid in pids if _uid_of(pid) == uid), MOST_NOTES):  # killed processes leave notes
             note = _read(notes / str(pid))
-            if note is not None and note.since <= time.time() + 1:
+            if note is not None and _began(pid) - CLOCK_STEP_S < note.since <= time.time() + 1:
                 found.append(Applicant(uid, pid, note))
     return found
 
@@ -289,6 +291,15 @@ def _uid_of(pid: int) -> int | None:
         return Path(f"/proc/{pid}").stat().st_uid
     except (OSError, OverflowError):
         return None
+
+
+def _began(pid: int) -> float:
+    """When a process started, in seconds since the epoch: a note that is older is of another process of that number."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return math.inf
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _living_users() -> set[int]:

@@ -132,7 +132,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         values = {name: {cells[name] for _, cells in rows} - {""} for name in HEADINGS}
         alike = [name for name in ALIKE if len(rows) > 1 and len(values[name]) == 1]
         self._alike = "".join(f" · {values[name].copy().pop()}" for name in alike)
-        shown = [name for name in HEADINGS if values[name] and name not in ("outcome", *alike)]  # the sign says it
+        values["speedup"] |= values.pop("outcome")  # a run without a speedup has its outcome in that column
+        shown = [name for name in HEADINGS if values.get(name) and name not in alike]
         drawn = [[self._cell(entry, name, cells) for name in shown] for entry, cells in rows]
         for column in (number for number, name in enumerate(shown) if name in RIGHT):
             width = max(len(shown[column]), *(len(row[column][0]) for row in drawn))

@@ -162,8 +162,8 @@ def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
 def _verdict(attempt: AttemptState) -> Content:
     judged = attempt.judged
     if judged is None:
-        doing = "Waiting: another run is timing" if attempt.phase == WAITING else attempt.phase
-        words = f"▸ {doing or 'waiting for the judge'}"
+        doing = attempt.phase.replace(WAITING, "Waiting: another run is timing")
+        words = f"▸ {printable(doing) or 'waiting for the judge'}"
         return Content.assemble((words, "$accent"), f"  {_speedup(attempt)}".rstrip())
     verdict = figures.verdict_part(judged.verdict)
     if judged.verdict is not Verdict.PASS:

@@ -235,7 +235,13 @@ class Source(TextArea):
         self._special = {bracket[0]} if bracket is not None else set()
         self._special.update(range(min(cursor[0], end[0]), max(cursor[0], end[0]) + 1))
         self._first_line = self.scroll_offset.y
-        view = (self.scroll_offset.x, self.size, self.virtual_size.width, self.gutter_width, self.soft_wrap)
+        view = (
+            self.scroll_offset.x,
+            self.size,
+            self.virtual_size.width,
+            self.gutter_width,
+            self.wrapped_document._width,
+        )
         if view != self._view or not self._styles:
             self._view = view
             self._drawn.clear()

@@ -269,6 +269,11 @@ async def test_wrapped_lines_are_drawn_whole_and_current(editing) -> None:
         editor.replace("zwei", (1, 0), (1, 4))
         await pilot.pause()
         assert "2  zwei" in "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
+        editor.open_saved("first\n" + "/folder" * 8)
+        for width in (0, 30):  # a paint between the text and its wrapping
+            editor.wrapped_document.wrap(width)
+            rows = [strip.text for strip in editor.render_lines(Region(0, 0, 40, 10))]
+        assert sum(row.count("/folder") for row in rows) <= 8
 
 
 HOSTILE = "# \x1b]0;title\x07 \x1b[2J \x9b31m \u202e\tend"

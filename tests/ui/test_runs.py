@@ -5,6 +5,7 @@ from threading import Event
 
 import pytest
 from msgspec.structs import replace
+from stored_runs import record
 from waiting import PATIENCE_S
 
 from arena.errors import FolderUnwritable
@@ -450,6 +451,10 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         await pilot.press("slash", *"marked", "enter")
         await until(pilot, lambda: len(app.screen.entries) == 2)
         assert "1.400  1.600" in screen_text(app)  # the ends of the interval
+        await pilot.press("escape")
+        app.screen._all = [record("r", outcome="too noisy", clock="call")]
+        app.screen._list()
+        await until(pilot, lambda: "~ too noisy" in screen_text(app))  # a run without an interval has its outcome
 
 
 @pytest.mark.parametrize("player", ["you", "model:m"])

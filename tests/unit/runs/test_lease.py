@@ -152,6 +152,10 @@ def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Call
     assert other.ask("way")
     assert not mine.take()
     eventually(mine.take)  # the note itself would keep it away as long as its writer lives
+    mine.give_way()
+    assert other.ask("take")
+    assert not mine.take()
+    assert mine.holder().pid == other.process.pid
 
 
 def test_lock_held_by_somebody_idle_is_passed_by(
@@ -201,7 +205,7 @@ def test_a_forged_note_counts_for_nothing(tmp_path: Path, text: bytes) -> None:
 def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path) -> None:
     notes, parent = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(os.getppid())
     notes.mkdir()
-    good = b'{"devices": ["cores"], "urgency": 0, "since": 1.0}'
+    good = b'{"devices": ["cores"], "urgency": 0, "since": %f}' % time.time()
     for number in range(4_195_000, 4_195_200):  # above the highest process id
         (notes / str(number)).write_bytes(good)
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
@@ -215,6 +219,8 @@ def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path) -> None:
     (notes / parent).unlink()
     (notes / parent).write_bytes(good)
     assert mine.is_wanted()
+    (notes / parent).write_bytes(b'{"devices": ["cores"], "urgency": 0, "since": 1.0}')
+    assert not mine.is_wanted()  # an earlier process had this number
 
 
 def test_notes_of_one_user_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,13 +267,14 @@ def test_a_folder_that_others_may_change_is_refused(tmp_path: Path) -> None:
 STRANGER = 54_321
 """The uid of a second user. The kernel asks for no name of it."""
 AS_STRANGER = """
-good, notes = '{"devices": ["cores"], "urgency": 0, "since": 1.0}', "pkb-arena-notes-"
+now, notes = str(time.time()), "pkb-arena-notes-"
+good = '{"devices": ["cores"], "urgency": 0, "since": %s}' % now
 mine, roots = folder / f"{notes}{uid}", folder / f"{notes}0"
 match sys.argv[3]:
     case "forged":
         mine.mkdir()
         for number in range(int(sys.argv[4])):
-            (mine / str(number)).write_text(good.replace("1.0", "1e300") if number % 2 else "[" * 9000)
+            (mine / str(number)).write_text(good.replace(now, "1e300") if number % 2 else "[" * 9000)
     case "pipe":
         mine.mkdir()
         os.mkfifo(mine / str(os.getppid()))

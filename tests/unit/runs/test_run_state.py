@@ -37,6 +37,9 @@ def test_wait_between_rounds_is_no_time_of_phase() -> None:
     began = [started("r1"), ev.PhaseStarted(run_id="r1", phase="time", limit_s=5.0, at=2.0)]
     state = fold([*began, *(ev.Waiting(run_id="r1", at=at) for at in (3.0, 4.0)), replace(timed("r1", 1.3), at=5.5)])
     assert (state.phases["time"].waited, state.waiting) == (2.5, None)
+    state.apply(ev.Waiting(run_id="r1", at=6.0))
+    state.apply(ev.Judged(run_id="r1", at=7.0, sha256="ab", result=result()))
+    assert state.waiting is None  # it measured, even if no round had a time
 
 
 def test_correctness_is_known_before_the_speed() -> None:
