@@ -208,12 +208,20 @@ class App:
         return self.terminal.process.poll() is not None
 
     def is_frozen(self) -> bool:
-        """Whether the app does not draw the last line of a new size, higher than all of the steps."""
-        self.terminal.process.send_signal(signal.SIGCONT)  # a busy app stops itself late after SIGTSTP
+        """Whether the app does not draw the last line of a new size, higher than all of the steps.
+
+        Time in which it waits for a core does not count.
+        """
         self.terminal.drawn = b""
         self.terminal.resize(80, 46)
-        if not self.terminal.read_until(b"\x1b[46;1H", FROZEN_S) and not self.left:
-            return True
+        spent, cpu_s = 0.0, self.terminal.cpu_s()
+        while not self.terminal.read_until(b"\x1b[46;1H", 0.5) and not self.left:
+            state, before, cpu_s = self.terminal.state(), cpu_s, self.terminal.cpu_s()
+            spent += cpu_s - before if state == "R" else 0.5
+            if spent > FROZEN_S:
+                return True
+            if state == "T":  # a busy app stops itself late after SIGTSTP
+                self.terminal.process.send_signal(signal.SIGCONT)
         self.terminal.resize(100, 30)
         self.terminal.quiet(1.0)
         return False

@@ -120,6 +120,11 @@ class Terminal:
         """The letter of the program's state: T if it is stopped."""
         return Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
 
+    def cpu_s(self) -> float:
+        """Seconds of processor time that the program has used."""
+        times = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[11:13]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
     def resize(self, columns: int, lines: int) -> None:
         """Changes the size of the terminal."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
