@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from arena.errors import RefereeFailed
 from arena.paths import ROOT, module_command, module_environment
+from sandbox.machine.locked_folder import remove_all_leftovers
 from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
 
 COMMAND = module_command("sandbox.referee.main")
@@ -131,6 +132,8 @@ class RefereeProcess:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)  # a referee without its pipe is of no use
             status = await self._process.wait()
+            if status:  # its worlds' folders are left
+                await asyncio.to_thread(remove_all_leftovers, str(self._process.pid))
             with suppress(TimeoutError):
                 async with asyncio.timeout(KILL_S):
                     await drain

@@ -22,7 +22,7 @@ class LockedFolder:
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         """parent: the folder that it is made in; None: that of temporary files. Raises OSError."""
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
@@ -38,20 +38,25 @@ class LockedFolder:
         self.remove()
 
 
-def remove_all_leftovers() -> int:
-    """Removes this user's folders whose process was killed. Returns their number."""
+def remove_all_leftovers(killed: str = "") -> int:
+    """Removes this user's folders whose process was killed. Returns their number. killed: see `remove_leftovers`."""
     places = {Path(os.path.expanduser("~")), Path(__file__).parents[3]}
-    canaries = sum(remove_leftovers(place, f".{CANARY}") for place in places)
-    return canaries + remove_leftovers(Path(tempfile.gettempdir()), WORLD, SELFTEST, CANARY, AGENT, SPECTATOR)
+    canaries = sum(remove_leftovers(place, f".{CANARY}", killed=killed) for place in places)
+    prefixes = (WORLD, SELFTEST, CANARY, AGENT, SPECTATOR)
+    return canaries + remove_leftovers(Path(tempfile.gettempdir()), *prefixes, killed=killed)
 
 
-def remove_leftovers(parent: Path, *prefixes: str) -> int:
-    """Removes this user's unlocked folders with these prefixes. Returns their number."""
+def remove_leftovers(parent: Path, *prefixes: str, killed: str = "") -> int:
+    """Removes this user's unlocked folders with these prefixes. Returns their number.
+
+    killed: the process id of an ended process; only its folders are removed, and young ones, too.
+    """
     removed = 0
-    for path in (path for prefix in prefixes for path in parent.glob(f"{prefix}*")):
+    names = f"{killed}-*" if killed else "*"
+    for path in (path for prefix in prefixes for path in parent.glob(prefix + names)):
         with contextlib.suppress(OSError):
             facts = path.lstat()
-            if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < YOUNG_SECONDS:
+            if facts.st_uid != os.geteuid() or (not killed and time.time() - facts.st_mtime < YOUNG_SECONDS):
                 continue
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

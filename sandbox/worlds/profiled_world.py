@@ -8,6 +8,7 @@ import select
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,9 +89,7 @@ class Place(contextlib.ExitStack):
 
     def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
         """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
-        said = self.enter_context(open(self._path.with_suffix(".out"), "w+b"))  # noqa: SIM115
-        self._said = said
-        self.callback(Path(said.name).unlink)
+        said = self._said = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         limit = bounds.limit_bytes(self._setting.world * self._kind.host_bytes)
         bound = bounds.Bound(self._jail.profile, self._path, limit)
         self.callback(bound.close)

@@ -3,7 +3,7 @@
 Sources: `pass`, or none as for the baseline; `budget`, which also prints its budget; `wrong`; `wait` for a cancel; `times`,
 which passed the check and waits for a cancel; `measures`, which has a verdict and goes on measuring;
 `waits`, which sends Waiting and then passes; `busy`, for which the machine is too busy at first; `breaks`, whose final fails;
-`hang`, which stops answering; `die`; `garbage`; `fatal`; `refuse`.
+`hang`, which stops answering; `die`, which leaves a folder; `garbage`; `fatal`; `refuse`.
 """
 
 import os
@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from sandbox.machine.locked_folder import WORLD, LockedFolder
 from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 
@@ -95,6 +96,7 @@ def judge(command: events.Run) -> None:
         case "hang":
             time.sleep(600)
         case "die":
+            LockedFolder(WORLD)
             sys.stderr.write("last words")
             sys.stderr.flush()
             os._exit(9)

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from arena.runs.referee_process import RefereeProcess
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
+from sandbox.machine.locked_folder import WORLD
 from sandbox.protocol.events import (
     AnyCommand,
     AnyEvent,
@@ -211,10 +213,13 @@ async def test_run_is_sent_with_what_was_measured_here(
 
 
 async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None:
-    end = await (await engine.judge(request("die"))).end()
+    run = await engine.judge(request("die"))
+    folders = f"{WORLD}{engine._referee.pid}-*"
+    end = await run.end()
     assert isinstance(end, Finished)
     assert end.result.failure.text == "last words"
     assert "ended with status 9" in end.result.detail
+    assert not [*Path(tempfile.gettempdir()).glob(folders)]
 
 
 async def test_a_referee_that_was_killed_is_named_so(engine: Engine) -> None:
