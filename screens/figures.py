@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from arena.records.run_record import OtherSize
@@ -238,9 +239,11 @@ def place_words(failure: Failure) -> str:
 
 def cut(text: str, width: int) -> str:
     """A text in at most `width` cells. An ellipsis ends a longer one, after a whole word unless that is far back."""
-    if len(text) <= width:
+    if cell_len(text) <= width:
         return text
-    kept = text[: max(0, width - 1)]
+    if width < 1:
+        return ""
+    kept = set_cell_size(text, width - 1)
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
     for shorter in (whole, without_open_parenthesis(whole)):
         if len(shorter) >= _KEPT * len(kept):

@@ -24,7 +24,7 @@ from arena.profile.ncu import ncu_text
 from arena.profile.profile_process import Profiled, ProfileRequest
 from arena.profile.profiling import keep_profile, ncu_file, profile_lines, profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure
-from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call, write_trace
+from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, typical_call, write_trace
 from arena.records.run_record import view
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
@@ -120,7 +120,7 @@ def _tell(waits: bool) -> None:
 
 
 def _print(profiled: Profiled) -> None:
-    timeline = median_call(profiled.reports)
+    timeline = typical_call(profiled.reports)
 
     def lanes(at: int) -> list[str]:
         if timeline is None:
@@ -135,7 +135,7 @@ def _print(profiled: Profiled) -> None:
     if timeline is not None:
         legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
         print_line(f"        {'   '.join(legend[:3])}")
-        print_line(f"        {'   '.join(legend[3:])}   (the median call)")
+        print_line(f"        {'   '.join(legend[3:])}   (a typical call)")
     if profiled.gpu_figures:
         print_line(f"        {gpu_words.ALIGNED}")
 

@@ -1,4 +1,4 @@
-"""Draws the median call of a profile as lanes of any width, which show what takes each rank's time. Pure.
+"""Draws a typical call of a profile as lanes of any width, which show what takes each rank's time. Pure.
 
 A CPU rank has one lane. A rank on a GPU has two: the work of its GPU, and the work of its host until the call returns.
 """
@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Literal, NamedTuple
 
 from arena.paths import write_named_file
@@ -69,24 +70,28 @@ class Timeline(NamedTuple):
         return GPU_WORDS if self.host_lanes else WORDS
 
 
-def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
-    """Returns the call with the median length over all ranks (the lower median); None if there is no call."""
+def typical_call(reports: Sequence[RankProfile]) -> Timeline | None:
+    """Returns the call whose times of each sort are nearest to the medians, which the sentences name; None: no call."""
     calls = [calls_of(report) for report in reports]
     count = min(map(len, calls), default=0)
-    if count == 0:
-        return None
-    ends = []
-    for number in range(count):
-        here = [of_rank[number][0] for of_rank in calls]
-        ends.append((min(call.start_us for call in here), max(call.start_us + call.us for call in here)))
-    number = sorted(range(count), key=lambda at: ends[at][1] - ends[at][0])[(count - 1) // 2]
-    begin, end = ends[number]
-    inner = [of_rank[number][1] for of_rank in calls]
+    drawn = [_timeline([of_rank[number] for of_rank in calls], number, count) for number in range(count)]
+    times = [
+        [sum(piece.us for piece in lane if piece.sort == sort) for lane in each.lanes for sort in SIGNS]
+        for each in drawn
+    ]
+    middle = [median(across) for across in zip(*times, strict=True)]
+    return min(drawn, key=lambda each: math.dist(times[each.call], middle), default=None)
+
+
+def _timeline(calls: Sequence[tuple[Span, list[Span]]], number: int, count: int) -> Timeline:
+    """Draws one call, given by rank."""
+    begin = min(call.start_us for call, _ in calls)
+    end = max(call.start_us + call.us for call, _ in calls)
+    inner = [spans for _, spans in calls]
     waits = [[span for span in spans if span.kind == "wait"] for spans in inner]
     arrived = _arrivals(waits)
     lanes = [
-        [LanePiece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)]
-        for (call, spans) in (of_rank[number] for of_rank in calls)
+        [LanePiece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)] for call, spans in calls
     ]
     hosts = [  # empty for a CPU rank
         [LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST]

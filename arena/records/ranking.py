@@ -80,6 +80,8 @@ class Standing(msgspec.Struct, frozen=True):
     """The correct kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
     last: RunRecord
     """The last run that is not voided; if all are voided, the last of all."""
+    pooled: int = 0
+    """Number of measurements in the figures of `best`."""
     holds: str = ""
     """If `best` is faster: it is also faster at "all", "some" or "none" of the other sizes; empty: not known."""
 
@@ -94,11 +96,16 @@ def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:
 
     Leaves out voided runs, and kernels whose times were too noisy.
     """
+    return [record for record, _ in _fastest(records)]
+
+
+def _fastest(records: Iterable[RunRecord]) -> list[tuple[RunRecord, int]]:
+    """`fastest`, each with the number of its measurements."""
     kernels = [
-        each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock)
+        (each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock), each)
         for each in ranked(records, _measurement)
     ]
-    return [record for record in kernels if record.outcome != "too noisy"]
+    return [(record, len(each.items)) for record, each in kernels if record.outcome != "too noisy"]
 
 
 def _measurement(record: RunRecord) -> Measurement | None:
@@ -112,9 +119,9 @@ def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:
     """Returns a player's standing in a problem. records: all runs of the player in it, oldest first."""
     counted = [record for record in records if not record.voided]
     solved = any(record.passed and not record.other_than for record in counted)
-    best = next(iter(fastest(counted)), None)
+    best, pooled = next(iter(_fastest(counted)), (None, 0))
     held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
-    return Standing(problem_id, len(records), solved, best, (counted or records)[-1], held)
+    return Standing(problem_id, len(records), solved, best, (counted or records)[-1], pooled, held)
 
 
 def _holds(best: RunRecord, records: list[RunRecord]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from arena.records.json_lines import append_line, decoder, whole_lines
 from arena.records.run_record import RunRecord, Unrun
 from arena.setting_choice import sizes_words
-from arena.words.headline import WHERE, by_clock, outcome_words
+from arena.words.headline import TOO_NOISY, WHERE, by_clock, outcome_words
 from arena.words.untrusted_text import one_line, printable
 
 NOTES = Path(".revisions", "notes.jsonl")
@@ -89,9 +89,9 @@ def _words(time_us: float | None) -> str:
 
 
 def best_times(entries: list[RunRecord]) -> list[float]:
-    """Returns the shortest time so far after each correct timed run of one setting, in microseconds. entries: newest first."""
+    """Returns the shortest time so far after each run whose speed is known, in microseconds. entries: newest first."""
     found: list[float] = []
     for entry in reversed(entries):
-        if entry.passed and not entry.voided and entry.time_us is not None:
+        if entry.outcome not in ("", TOO_NOISY) and not entry.voided and entry.time_us is not None:
             found.append(min([entry.time_us, *found[-1:]]))
     return found

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -120,8 +120,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         if said == TOO_NOISY and state.result:
             advice = f"Measure longer ({key_of('measure_on', keymap)})"
-        why = _line(told.told) if told is not None else ""
-        speed = figures.measured_words(headline.speedup, said)[2:] if headline else why
+        speed = figures.measured_words(headline.speedup, said)[2:] if headline else _line(told.told) if told else ""
         support = f"{speed} {where}".rstrip()
         return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
     return Answer(
@@ -139,13 +138,13 @@ def earlier_answer(record: RunRecord, key: str, sha256: str) -> Answer:
     same = "" if record.sha256 == sha256 else "same code "
     when = f"{same}at {figures.age_words(record.created)} · {key} runs it again"
     words = figures.verdict_words(record.verdict)
-    if record.interval is None or not record.outcome:
-        support = (record.outcome or "not timed") if record.passed else _line(record.detail).partition(";")[0]
+    if not record.outcome:
+        support = "not timed" if record.passed else _line(record.detail).partition(";")[0]
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
-    said, sign = record.outcome, figures.outcome_sign(record.outcome)
-    noisy = said not in figures.CLEAR  # a large figure would be read as the result
-    big = "✓" if noisy else f"{figures.factor(record.interval.median)}x"
-    support = figures.measured_words(record.interval, said, record.clock)
+    said, sign, speed = record.outcome, figures.outcome_sign(record.outcome), record.interval
+    noisy = speed is None or said not in figures.CLEAR  # a large figure would be read as the result
+    big = "✓" if speed is None or noisy else f"{figures.factor(speed.median)}x"
+    support = figures.measured_words(speed, said, record.clock) if speed is not None else _line(record.told)
     return Answer(
         words, "muted", f"{sign} {outcome_words(said)}", "muted", big, "" if noisy else sign, support, of=when
     )
@@ -173,16 +172,6 @@ def _listed(words: Sequence[str]) -> str:
 
 def _line(text: str) -> str:
     return " ".join(printable(text).split())
-
-
-def shortened(text: str, cells: int) -> str:
-    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis, and not inside a parenthesis."""
-    if cell_len(text) <= cells:
-        return text
-    if cells <= 0:
-        return ""
-    kept = set_cell_size(text, cells - 1)
-    return figures.without_open_parenthesis(kept).rstrip() + "…"
 
 
 def big_rows(text: str, style: Style) -> tuple[str, str, str]:
@@ -228,7 +217,7 @@ class KernelHeadline(Widget):
             self._rows()[y] if y < HEIGHT else [], room - min(cell_len(left), room // LEFT_LEAST)
         )  # the answer has priority
         cells = sum(segment.cell_length for segment in parts)
-        left = shortened(left, room - cells)
+        left = figures.cut(left, room - cells)
         pad = " " * (room + GAP - cell_len(left) - cells)
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")
         row = [Segment(left, style), Segment(pad, self.rich_style), *parts, *big]
@@ -238,7 +227,7 @@ class KernelHeadline(Widget):
         """Returns the parts of a row in at most `cells` cells, each in its colour."""
         row = []
         for text, colour in parts:
-            row.append(Segment(shortened(text, cells), self._style(colour)))
+            row.append(Segment(figures.cut(text, cells), self._style(colour)))
             cells -= row[-1].cell_length
         return row
 
@@ -287,6 +276,8 @@ def best_words(problem: Problem, standing: Standing | None, house: Standing | No
     best = "not timed yet"
     if standing is not None:
         best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
+        if standing.pooled > 1:  # the large figure is of the newest run alone
+            best += f" in {standing.pooled} runs"
     against = f"house {figures.standing_words(house)[0]}" if house is not None else f"{duel_key}: against the house"
     return f"{best} · {against} · {problem.category} · {', '.join(problem.collectives)}"
 

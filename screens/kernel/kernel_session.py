@@ -324,8 +324,8 @@ class KernelSession:
 
     def result_of(self, sha256: str, setting: events.Setting) -> BareResult | None:
         """Returns the last result of this kernel in this setting, or None."""
-        if self.state.sha256 == sha256 and self.state.setting == setting:
-            return self.state.result
+        if self.state.sha256 == sha256 and self.state.setting == setting and self.state.told is not None:
+            return self.state.told
         return next((each for each in self.in_setting(self._records) if each.sha256 == sha256), None)
 
     def apply(self, event: events.AnyEvent) -> None:

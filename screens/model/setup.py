@@ -35,7 +35,8 @@ _IMPROVES = "From a kernel, the model gets it with its verdict, and its best one
 THE_BASELINE = "the baseline"
 
 NO_MODEL = (
-    "No model is set up. The settings file has two examples: remove the # signs of one, save, and close the editor. "
+    "No model is set up. `pkb-arena stand-in` in another terminal plays one without a key or money. "
+    "The settings file has two examples: remove the # signs of one, save, and close the editor. "
     "An API key comes from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY...) or the system's keyring."
 )
 

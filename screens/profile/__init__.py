@@ -20,7 +20,7 @@ from arena.paths import make_folder
 from arena.profile.profile_process import Profiled, ProfileRequest, profile, profile_with_ncu
 from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
-from arena.profile.timeline import Timeline, median_call, write_trace
+from arena.profile.timeline import Timeline, typical_call, write_trace
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.result import BareResult
@@ -110,7 +110,7 @@ class ProfileScreen(BaseScreen):
             if failed is not None:
                 self._end = words.rank_failed(failed)
             else:
-                self._timeline = await asyncio.to_thread(median_call, found.reports)
+                self._timeline = await asyncio.to_thread(typical_call, found.reports)
                 paths = self.services.paths
                 if trouble := await asyncio.to_thread(keep_profile, paths, self.request, found):
                     self.complain(trouble)

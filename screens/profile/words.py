@@ -207,7 +207,7 @@ def _lanes(
     if timeline is None:
         return rows
     label_cells = len(_GPU) if timeline.host_lanes else 0
-    middle = "the median call"
+    middle = "a typical call"
     end = _us(timeline.us)
     between = max(1, (width - label_cells - len(middle)) // 2 - 1)
     axis = " " * label_cells + "0" + " " * between + middle

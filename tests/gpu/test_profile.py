@@ -14,7 +14,7 @@ from arena.profile.ncu import ncu_text, rule_lines
 from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
 from arena.profile.profiling import profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure
-from arena.profile.timeline import median_call, write_trace
+from arena.profile.timeline import typical_call, write_trace
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -190,7 +190,7 @@ def test_clocks_and_the_trace_fit_together(profiled, tmp_path: Path):
     found = profiled(ALL_REDUCE, **LARGE)
     for rank in seen(found):
         assert rank.clock_us < 20.0, told(found)
-    timeline = median_call(found.reports)
+    timeline = typical_call(found.reports)
     assert timeline is not None, told(found)
     assert timeline.host_lanes, told(found)
     write_trace(tmp_path / "trace.json", found.reports)

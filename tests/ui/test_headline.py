@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from run_states import fold
+from stored_runs import record
 
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import (
@@ -20,7 +21,8 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
-from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened, worlds_words
+from screens import figures
+from screens.kernel.headline import KernelHeadline, answer_of, earlier_answer, outdated, worlds_words
 from screens.kernel.phase_line import fitting, phase_parts
 
 
@@ -173,11 +175,16 @@ async def test_save_during_run_is_queued_at_once(open_app, events, until, screen
         ("all of it", 8, "all of…"),
         ("all of it", 7, "all of…"),
         ("x", 0, ""),
-        ("12 wrong (relative RMS error 2)", 20, "12 wrong…"),
+        ("12 wrong (relative RMS error 2)", 20, "12 wrong (relative…"),
     ],
 )
 def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
-    assert shortened(text, cells) == said
+    assert figures.cut(text, cells) == said
+
+
+def test_earlier_run_without_claim_says_why() -> None:
+    told = earlier_answer(record("r", outcome="too noisy", told="no claim: 4 pairs"), "F5", "0" * 64)
+    assert (told.words, told.outcome, told.support) == ("✓ PASS", "~ too noisy", "no claim: 4 pairs")
 
 
 @pytest.mark.slow

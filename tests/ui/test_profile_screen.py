@@ -16,7 +16,7 @@ from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import ncu_kernels
 from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
 from arena.profile.rules import RankFigures, figures, under_profiler
-from arena.profile.timeline import median_call
+from arena.profile.timeline import typical_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
@@ -294,7 +294,7 @@ async def test_missing_ncu_report_says_why_and_spares_cpus(open_app, until, scre
 @pytest.mark.parametrize("width", [54, 94, 154])
 def test_gpu_page_fits_with_two_lanes_a_rank(width: int, world: int) -> None:
     found = made_on_gpus(world)
-    timeline = median_call(found.reports)
+    timeline = typical_call(found.reports)
     for height in (24, 60, 100):
         page = words.page(found, timeline, words.judged_words(None, "F5"), words.trace_words(None, "t"), width, height)
         lines = page.plain.splitlines()
@@ -319,14 +319,14 @@ def test_unseen_spans_are_said_below_the_counts() -> None:
     ).plain  # fmt: skip
     assert "rank 0  at HBM: 80 % of its bandwidth" in page
     assert "rank 0: torch's profiler did not start: RuntimeError: [CUPTI]" in page
-    assert "the median call" not in page
+    assert "a typical call" not in page
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])
 @pytest.mark.parametrize("width", [54, 94, 154])
 def test_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> None:
     found = made(world)
-    timeline = median_call(found.reports)
+    timeline = typical_call(found.reports)
     below = words.trace_words(None, "t")
     for height in (20, 40, 80):
         page = words.page(found, timeline, words.judged_words(None, "F5"), below, width, height)
@@ -348,7 +348,7 @@ def test_ranks_without_call_have_sentences_and_no_lanes() -> None:
     ).plain  # fmt: skip
     assert page.count("no call was seen") == 2
     assert "rank 1: 7 spans left out" in page
-    assert "the median call" not in page
+    assert "a typical call" not in page
 
 
 def test_help_and_key_editor_name_the_keys() -> None:

@@ -11,7 +11,7 @@ from arena.profile import gpu_words
 from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, diagnosis, gpu_figures, gpu_ranks, short_name
 from arena.profile.profile_process import Profiled, decode
 from arena.profile.profile_process import encode as encode_message
-from arena.profile.timeline import chrome_trace, median_call
+from arena.profile.timeline import chrome_trace, typical_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
 from sandbox.rank.profiling.spans import CALL
@@ -69,7 +69,7 @@ def test_stamps_are_medians_of_blocks_and_calls() -> None:
     assert found[0].stamps == {"0 to 1": 40.0, "C++ add": 8.0}
     assert [line.partition("medians: ")[2] for line in gpu_words.stamp_lines(found)] == ["0 to 1 40.0, C++ add 8.0"]
     assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
-    assert lane(median_call([report(0, work)]), 0, 10) == "░" * 9 + "·"
+    assert lane(typical_call([report(0, work)]), 0, 10) == "░" * 9 + "·"
     events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
     assert "block 0: between stamps" in [each["args"]["name"] for each in events if each["name"] == "thread_name"]
 
@@ -210,7 +210,7 @@ def made(world: int = 2) -> Profiled:
 
 
 def test_a_rank_on_a_gpu_has_two_lanes() -> None:
-    timeline = median_call(made().reports)
+    timeline = typical_call(made().reports)
     assert lane(timeline, 0, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
     assert {piece.sort for piece in timeline.host_lanes[0]} == {"code", "launch", "sync"}
     assert "idle" in timeline.words["code"]

@@ -13,7 +13,7 @@ from waiting import comes_true
 from arena.cli.profile import lane
 from arena.profile.profile_process import ProfileRequest, profile
 from arena.profile.rules import BUSY, figures, first_failure, under_profiler
-from arena.profile.timeline import LanePiece, cells, chrome_trace, median_call
+from arena.profile.timeline import LanePiece, cells, chrome_trace, typical_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.events import Setting
@@ -83,7 +83,7 @@ def test_ranks_whose_collectives_differ_wait_for_nobody() -> None:
 def test_lanes_have_same_ends_and_trace_its_rows() -> None:
     early = rank(0, [("wait", "all_reduce", 0.0, 1_000.0)])
     late = rank(1, [("op", "\x1b[31mmm", 0.0, 500.0)])
-    timeline = median_call([early, late])
+    timeline = typical_call([early, late])
     assert lane(timeline, 0, 10) == "█" * 10
     assert lane(timeline, 1, 10) == "░░░░░·····"
     events = json.loads(chrome_trace([early, late]))["traceEvents"]
@@ -103,15 +103,18 @@ def test_how_much_profiler_slows_call_down_is_said() -> None:
     assert "as long as" not in under_profiler([msgspec.structs.replace(slow, plain_us=0.0)])
 
 
-def test_the_median_call_is_drawn() -> None:
+def test_the_typical_call_is_drawn() -> None:
     reports = [
         RankProfile(0, [Span("call", "solution", at * 1e4, us) for at, us in enumerate((900.0, 100.0, 400.0))]),
         RankProfile(1, [Span("call", "solution", at * 1e4 + 50.0, us) for at, us in enumerate((900.0, 100.0, 500.0, 1.0))]),
     ]  # fmt: skip
-    timeline = median_call(reports)
+    timeline = typical_call(reports)
     assert (timeline.call, timeline.calls, timeline.us) == (2, 3, 550.0)
     assert timeline.lanes == [[LanePiece("code", 0.0, 400.0)], [LanePiece("code", 50.0, 500.0)]]
-    assert median_call([RankProfile(0), reports[1]]) is None
+    assert typical_call([RankProfile(0), reports[1]]) is None
+    waits: Inner = [("wait", "all_reduce", 0.0, 900.0)]
+    works: Inner = [("op", "aten::mm", 0.0, 900.0)]
+    assert typical_call([rank(0, waits, works, works)]).call == 1  # all are equally long
 
 
 def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
@@ -120,12 +123,12 @@ def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
         1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)]
     )
     assert figures([early, late])[1].largest_op == "aten::mm"
-    timeline = median_call([early, late])
+    timeline = typical_call([early, late])
     assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
     assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
     assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
     other = rank(1, [("wait", "barrier", 700.0, 300.0)])
-    assert lane(median_call([early, other]), 0, 10) == "·█████████"
+    assert lane(typical_call([early, other]), 0, 10) == "·█████████"
 
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])

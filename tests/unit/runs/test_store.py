@@ -312,6 +312,7 @@ def test_the_best_time_never_rises() -> None:
     newest_first = [
         record(f"r{us}", faster=1.5, contender_us=Microseconds(us, None)) for us in (99.0, 90.0, 120.0, 100.0)
     ]
+    newest_first.append(record("noisy", outcome="too noisy", contender_us=Microseconds(1.0, None), clock="call"))
     assert best_times(newest_first) == [100.0, 100.0, 90.0, 90.0]
 
 

@@ -11,7 +11,7 @@ from stored_runs import record
 from textual.content import Content
 
 from arena.machine.finding import MachineFinding
-from arena.records.ranking import Standing
+from arena.records.ranking import Standing, standing_of
 from arena.records.report_text import output_of
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
@@ -83,6 +83,8 @@ def test_result_never_right_is_not_called_best() -> None:
     assert best_words(problem, wrong, None, "F8").startswith("your last ✗ crash · ")
     right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
     assert best_words(problem, right, right, "F8").startswith("your best ✓ pass · house ✓ pass · ")
+    often = standing_of(1, [record(f"r{at}", faster=1.5 + at / 100) for at in range(3)])
+    assert best_words(problem, often, None, "F8").startswith("your best ▲ 1.51× in 3 runs · ")
     assert best_words(problem, None, None, "F8").startswith("not timed yet · F8: against the house · ")
 
 
