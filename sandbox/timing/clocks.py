@@ -64,7 +64,7 @@ class Clock:
         return median(pair.baseline_us for pair in self.raw), median(pair.contender_us for pair in self.raw)
 
     def note_noop(self, world: int, us: float) -> None:
-        """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX between two kernels."""
+        """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX."""
         self.noop.setdefault(world, []).append(us)
 
     @property
@@ -73,28 +73,30 @@ class Clock:
 
         If a kernel runs on both sides, the smaller overhead counts, so that a kernel gains nothing by delaying its copies.
         """
-        found: list[float] = [median(times) for times in self.noop.values()]
+        found: list[float] = [median(times) for world, times in self.noop.items() if self.rival or world >= 0]
         return (min if self.rival else median)(found) if found else 0.0
 
     @property
     def overheads(self) -> tuple[float, float]:
         """What is subtracted from (the baseline's, the contender's) batches, in microseconds per call.
 
-        It is the same, except in end-to-end time where a side's device time limits it. Two no-op batches of one world differ more
-        than worlds do (13 and 3 us on H200), so an overhead of each world would be noise.
+        It is the same, except in end-to-end time where a side's device time limits it, and where a kernel's own is less.
+        Two no-op batches of one world differ more than worlds do (13 and 3 us on H200), so an overhead of each would be noise.
         """
         baseline_most, contender_most = self._most_overhead
-        return min(self.overhead_us, baseline_most), min(self.overhead_us, contender_most)
+        own: float = median(self.noop.get(CONTENDER_INDEX, [math.inf]))
+        return min(self.overhead_us, baseline_most), min(self.overhead_us, contender_most, own)
 
     def overhead_error(self) -> float:
         """Standard error of the log speedup from the uncertainty of the overhead."""
-        found = [us for times in self.noop.values() for us in times]
+        found = [us for world, times in self.noop.items() if self.rival or world >= 0 for us in times]
         if len(found) < 2 or not self.raw:
             return 0.0
-        middle: float = median(found)
-        spread: float = 1.4826 * median(abs(us - middle) for us in found)
         baseline_us, contender_us = (us or 1.0 for us in self.medians())
-        return 1.25 * spread / math.sqrt(len(found)) * abs(1 / baseline_us - 1 / contender_us)
+        own = [] if self.rival else self.noop.get(CONTENDER_INDEX, [])
+        if own and median(own) < self.overhead_us:
+            return math.hypot(_median_error(found) / baseline_us, _median_error(own) / contender_us)
+        return _median_error(found) * abs(1 / baseline_us - 1 / contender_us)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -127,8 +129,7 @@ class Clock:
     def median_error(self) -> float:
         """Standard error of the logarithm of the ratio of both medians."""
         sides = [pair.baseline_us for pair in self.raw], [pair.contender_us for pair in self.raw]
-        spreads = [median(abs(math.log(us / median(times))) for us in times) for times in sides]
-        return 1.25 * 1.4826 * math.hypot(*spreads) / math.sqrt(len(self.raw))
+        return math.hypot(*(_median_error([math.log(us) for us in times]) for times in sides))
 
     @property
     def history(self) -> Sequence[float]:
@@ -165,6 +166,12 @@ class Clock:
             )
             for pair, at_s in zip(self.pairs, self.at_s, strict=True)
         ]
+
+
+def _median_error(found: Sequence[float]) -> float:
+    """Standard error of the median of these values."""
+    middle: float = median(found)
+    return 1.25 * 1.4826 * median(abs(each - middle) for each in found) / math.sqrt(len(found))
 
 
 def _net(us: float, overhead: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sandbox.machine.devices.kind import HELD, Pace
 from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import FinishBatch
-from sandbox.timing.clocks import CONTENDER_INDEX, Clock
+from sandbox.timing.clocks import Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
 from sandbox.timing.turns import Batch, TimedSide, Turns
@@ -25,7 +25,7 @@ CALLS, QUEUED_SHARE = 128, 0.9
 """Most calls of a batch (200 were no quieter on H200). If a launch queue is full earlier, the next batch has this share of
 the launched calls, but at least a quarter of all: something else may have held them up."""
 NOOP_BATCHES = 2
-"""No-op batches of each reference, to measure the overhead. In a duel each has one of the other kernel."""
+"""No-op batches of each reference, to measure the overhead, and as many of a kernel as `Turns.noops`."""
 SINGLES_AT_ONCE = 6
 """Single calls whose inputs are drawn together."""
 
@@ -37,7 +37,6 @@ class DeviceTime:
         """offsets: as `Clock.offsets`."""
         self.turns = turns
         self.exchange = turns.exchange
-        self.limits = turns.limits
         self.pace = pace
         self.clock = Clock("device", rival=len(turns.kernels) > 1, offsets=offsets or {})
         self.probes = Probes(turns, apart=0)
@@ -114,13 +113,6 @@ class DeviceTime:
         self._gates.clear()
         self.clock = Clock("device", rival=self.clock.rival, offsets=self.clock.offsets)
 
-    def noop_batches(self, reference: int, batch: Batch) -> None:
-        """Runs a no-op batch of a reference, in a duel of both kernels, to measure the overhead. Raises _NotQueued."""
-        sides = self.turns.sides if self.clock.rival else self.turns.sides[:1]
-        for side, world, index in zip(sides, (reference, 0), (reference, CONTENDER_INDEX), strict=False):
-            us = self._gated(side, side.worlds[world], batch) / batch.calls * 1e6
-            self.clock.note_noop(index, us)
-
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
         """Times pairs of gated batches on fresh inputs; None if this many calls cannot be queued.
 
@@ -141,8 +133,9 @@ class DeviceTime:
         chosen: list[int] = []
         timed: list[int] = []
         try:
-            for _ in range(NOOP_BATCHES * unknown):
-                self.noop_batches(reference, Batch(min(calls * wanted, slots - calls), calls, noop=True))
+            for side, world, index in self.turns.noops(reference) * (NOOP_BATCHES * unknown):
+                noop = Batch(min(calls * wanted, slots - calls), calls, noop=True)
+                self.clock.note_noop(index, self._gated(side, world, noop) / calls * 1e6)
             for place in range(wanted):
                 batch = Batch(place * calls, calls)
                 if probing and (drawn := self.probes.draw(calls)):
@@ -154,8 +147,7 @@ class DeviceTime:
                 chosen.append(batch.first + self.turns.random.randrange(calls))
                 timed += range(batch.first, batch.first + calls)
         except _NotQueued as full:
-            self.turns.stop_all()
-            self.exchange.discard_outputs()
+            self.turns.compare([], [])
             self.clock.noop.clear()  # the overhead of a call depends on the calls of a batch
             if calls > 1:
                 share = QUEUED_SHARE if full.args[0] < calls else 0.5

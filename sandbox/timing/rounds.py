@@ -8,7 +8,7 @@ from sandbox.machine.devices.kind import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
 from sandbox.protocol.result import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
-from sandbox.timing.clocks import CONTENDER_INDEX, Clock
+from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Unconfirmed
 from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
@@ -154,8 +154,7 @@ class Rounds:
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
-        self.turns.stop_all()
-        self.turns.exchange.discard_outputs()
+        self.turns.compare([], [])
 
     def choose_calls_again(self) -> bool:
         """Starts the end-to-end measurement again if calls are so much shorter now that batches are far too short.
@@ -279,8 +278,7 @@ class Rounds:
                 batch = Batch(0, min(left, longest, self.prepared.layout.slots))
                 self.turns.draw(batch.calls)
                 self.turns.timed(side, side.worlds[0], batch, 0)
-                self.turns.stop_all()
-                self.turns.exchange.discard_outputs()
+                self.turns.compare([], [])
                 left -= batch.calls
         self.shapes_seconds = self.timer.monotonic() - started
 
@@ -315,9 +313,8 @@ class Rounds:
         self.turns.draw(self.calls * places, self.show_seldom if counts else None)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
-            if self.call.rival:  # else a probe of either kernel reports their results as written ahead
-                self.turns.stop_all()
-                self.turns.exchange.discard_outputs()
+            if len(self.turns.noops(0)) > 1:  # a kernel's, too; else a probe reports their results as written ahead
+                self.turns.compare([], [])
                 self.turns.draw(self.calls * places)
         self.turns.wake(Batch(0, self.calls), self.references)
         chosen: list[int] = []
@@ -381,14 +378,11 @@ class Rounds:
         return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:
-        """Runs no-op batches on sides without a kernel, or on both sides of a duel, to measure the overhead."""
+        """Runs no-op batches, to measure the overhead."""
         self._turn += 1
-        for side in self.turns.sides:
-            if side.observations is None or self.call.rival:
-                index = self._turn % len(side.worlds)
-                seconds = self.turns.timed(side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn)
-                name = CONTENDER_INDEX if side is self.turns.contender_side else index
-                self.call.note_noop(name, seconds / self.calls * 1e6)
+        for side, world, number in self.turns.noops(self._turn):
+            seconds = self.turns.timed(side, world, Batch(0, self.calls, noop=True), self._turn)
+            self.call.note_noop(number, seconds / self.calls * 1e6)
 
     def estimate(self) -> tuple[Interval | None, Interval | None]:
         """The speedups so far by (call, device) time, computed once for the same pairs, because it takes milliseconds."""

@@ -16,7 +16,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.clocks import FOREIGN_US, ForeignWork
+from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, ForeignWork
 from sandbox.timing.disturbance import WAITED_FROM, Priorities, StoppedActivity, waits
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
@@ -132,6 +132,17 @@ class Turns:
     def kernels(self) -> list[TimedSide]:
         """The sides that run a kernel."""
         return [side for side in self.sides if side.observations is not None]
+
+    def noops(self, turn: int) -> list[tuple[TimedSide, World, int]]:
+        """The worlds that run no-op batches in a turn, with their sides, and numbers for `Clock.note_noop`.
+
+        They are a reference, both kernels of a duel, or also a kernel that reuses memory: its outputs are copied in less time.
+        """
+        return [
+            (side, side.worlds[turn % len(side.worlds)], index)
+            for side, index in zip(self.sides, (turn % len(self.baseline_side.worlds), CONTENDER_INDEX), strict=True)
+            if side.observations is None or len(self.kernels) > 1 or side.exchange.reuses
+        ]
 
     @property
     def worlds(self) -> list[World]:
@@ -285,9 +296,6 @@ class Turns:
         self.exchange.arm_and_choose(world, chosen)
         seconds = self.timer.monotonic() - started
         self.held_up += max(0.0, seconds - READY_SECONDS - SLOWER_THAN_KNOWN * warm * self.call_seconds)
-        self._note_ready(side, seconds)
-
-    def _note_ready(self, side: TimedSide, seconds: float) -> None:
         if side.observations is None:
             return
         side.observations.ready_seconds += seconds

@@ -9,7 +9,7 @@ from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.machine.devices.kind import HELD
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.frames import REUSES, Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
 from sandbox.timing.device_time import BATCH, NOOP_BATCHES, QUEUE_SECONDS
 from sandbox.timing.rounds import Rounds
@@ -37,6 +37,13 @@ def test_gate_shows_devices_time_without_gates_own() -> None:
     assert rounds.device.speed.median == pytest.approx(78 / 18)
     assert rounds.call.medians() == pytest.approx((98.0, 98.0))
     assert rounds.samples().empty_gate_us == pytest.approx(2.0 * rounds.behind_gate.calls)
+
+
+@pytest.mark.parametrize(("own", "subtracted"), [(1.0, 1.0), (60.0, 2.0)])
+def test_reusing_kernels_own_overhead_counts_where_less(own: float, subtracted: float) -> None:
+    rounds = measured(made(MadeKernel(QUICK, QUICK, noisy(own), noop_gated_us=noisy(own), memory_reports=[REUSES])))
+    assert rounds.device.medians() == pytest.approx((78.0, 20.0 - subtracted))
+    assert rounds.call.medians() == pytest.approx((98.0, 20.0 - subtracted))
 
 
 @pytest.mark.parametrize(("cores", "apart"), [(8, [2, 3, 6, 7]), (3, [])])
