@@ -149,6 +149,7 @@ class TrustedRank(Rank):
                 ranges += side.withheld.get(slot, [])
         # Shared inputs are complete, but their copy into the caches is repeated.
         to = None if side is None or side.shared else side.inputs
+        self.arenas.at_end = None  # outputs of the last batch are taken, or nobody takes them
         self.reply(order, self.device.complete(to, self.arenas.own, ranges, order.watch))
         if order.side is not None and order.epoch:
             self.read_at_end(order.epoch, self.arenas.reader(order.side, order.first, order.count))

@@ -57,7 +57,7 @@ class TrustedArenas:
         self._own_fd = -1
         self.late: set[int] = set()
         """Sides whose outputs changed after they had been read at the end of a batch."""
-        self._at_end: tuple[int, int, slice, torch.Tensor] | None = None
+        self.at_end: tuple[int, int, slice, torch.Tensor] | None = None
         """The outputs of the last batch at its end: side, first slot, the bytes of a slot that were read, and these by slot."""
 
     def make(self, order: MakeArenas) -> tuple[int, int]:
@@ -160,7 +160,7 @@ class TrustedArenas:
         some = slice(first * self.out_bytes, (first + count) * self.out_bytes)
         side.taken[some] = side.outputs[some]
         side.takes = True
-        at_end, self._at_end = self._at_end, None
+        at_end, self.at_end = self.at_end, None
         if at_end is not None and at_end[:2] == (number, first):
             now = side.taken[some].view(count, -1)[-len(at_end[3]) :, at_end[2]]
             if not torch.equal(now.cpu(), at_end[3]):
@@ -178,7 +178,7 @@ class TrustedArenas:
         read = self.device.reader(outputs.view(count, -1)[:, some])
 
         def keep() -> None:
-            self._at_end = (number, first, some, read())
+            self.at_end = (number, first, some, read())
 
         return keep
 
