@@ -129,7 +129,8 @@ def place() -> Path | str:
     """The parent of groups with a memory limit, tested by starting a process; a text with the reason if there is none."""
     try:
         root, own = _own_group()
-        _require_memory(root)
+        if "memory" not in _read(root / "cgroup.controllers").split():
+            raise NoGroup("cgroup v2 does not have the memory controller here")
         for parent in _candidates(root, own):
             with contextlib.suppress(NoGroup):
                 _try(parent, 64 << 20)
@@ -156,11 +157,6 @@ def _own_group() -> tuple[Path, Path]:
     if not own.is_relative_to(mount) or not own.is_dir():
         raise NoGroup("this process's group lies outside of what is mounted")
     return Path(mount), own
-
-
-def _require_memory(root: Path) -> None:
-    if "memory" not in _read(root / "cgroup.controllers").split():
-        raise NoGroup("cgroup v2 does not have the memory controller here")
 
 
 def _candidates(root: Path, own: Path) -> Iterator[Path]:

@@ -274,7 +274,9 @@ def _bubblewrap(
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    start = _limits(PROCESSES if caps is None else caps.processes + PROCESSES_ROOM)
+    processes = PROCESSES if caps is None else caps.processes + PROCESSES_ROOM
+    files, core = f"--nofile={OPEN_FILES}:{OPEN_FILES}", f"--core={CORE_BYTES}:{CORE_BYTES}"
+    start = ["prlimit", f"--nproc={processes}:{processes}", files, core]
     if root:
         start = [*_drop(uid), *start]
     if name == "nested" and (not root or seccomp.is_available()):
@@ -305,8 +307,3 @@ def _uid(caps: Caps | None) -> int:
 def _drop(uid: int) -> list[str]:
     ids = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     return ["setpriv", *ids, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
-
-
-def _limits(processes: int) -> list[str]:
-    files, core = f"--nofile={OPEN_FILES}:{OPEN_FILES}", f"--core={CORE_BYTES}:{CORE_BYTES}"
-    return ["prlimit", f"--nproc={processes}:{processes}", files, core]

@@ -55,11 +55,6 @@ def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
     return output_arena(size, "pkb-report")
 
 
-def map_report(fd: int) -> mmap.mmap:
-    """Writable mapping of a report page."""
-    return mmap.mmap(fd, 0)
-
-
 def map_input(fd: int) -> "ctypes.Array[ctypes.c_ubyte]":
     """Read-only mapping of an input arena; a write is a segmentation fault."""
     return _map(fd, mmap.PROT_READ)

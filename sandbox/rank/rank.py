@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import mmap
 import os
 import signal
 import socket
@@ -15,7 +16,6 @@ import torch
 
 from problems.setting import RankSetting
 from problems.specification import load_problem
-from sandbox.memory import host as memory
 from sandbox.protocol import frames, messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Order, Wake
@@ -42,7 +42,7 @@ class Rank:
     def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
         self.sock = sock
-        self.report = memory.map_report(report)
+        self.report = mmap.mmap(report, 0)
         self.device = device
         self.rank = rank
         self.world = world

@@ -63,11 +63,6 @@ def fresh_seeds(count: int) -> list[int]:
     return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
 
 
-def of_trial(seed: int, other: int) -> int:
-    """A seed near this one with the trial of the other."""
-    return seed // messages.TRIALS * messages.TRIALS + other % messages.TRIALS
-
-
 @dataclass(eq=False)
 class PreparedSetting:
     """A setting that is open in the oracle world, and what this world has measured for it."""
@@ -330,10 +325,11 @@ class Exchange:
         inputs as upstream draws them may be the same in every iteration. The contender gets the new inputs with the next
         `reveal` of the slot.
         """
-        trial = self.prepared.seeds[slot]
+        trial = self.prepared.seeds[slot] % messages.TRIALS
         seeds = ((seed, meaningful) for meaningful in distributions for seed in fresh_seeds(tries))
         return any(
-            self._fits(messages.DrawAgain(slot, of_trial(seed, trial), meaningful)) for seed, meaningful in seeds
+            self._fits(messages.DrawAgain(slot, seed - seed % messages.TRIALS + trial, meaningful))
+            for seed, meaningful in seeds
         )
 
     def replace_alone(self, slot: int, rank: int, tries: int) -> bool:
