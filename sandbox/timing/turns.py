@@ -350,7 +350,10 @@ class Turns:
             self._note_after_done(side)
         started = self.timer.monotonic()
         before = [side.worlds[0].processes.activity() for side in stopped]
-        yield
+        with contextlib.ExitStack() as unheard:
+            for side in stopped:
+                unheard.enter_context(side.worlds[0].wires.unheard())
+            yield
         seconds = self.timer.monotonic() - started
         for side, activity in zip(stopped, before, strict=True):
             assert side.observations is not None

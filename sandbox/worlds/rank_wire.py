@@ -173,12 +173,13 @@ class RankWire:
 
         Raises WorldFailed if the rank prints too much.
         """
-        try:
-            data = os.read(self.pipe, 1 << 16)
-        except (BlockingIOError, OSError):
-            return ""
+        data, part = bytearray(), b"-"
+        with contextlib.suppress(OSError):
+            while part and len(data) < RECEIVED:
+                part = os.read(self.pipe, RECEIVED)
+                data += part
         if not data:
-            return None
+            return "" if part else None
         before = self._printed
         self._printed += len(data)
         if self._printed > OUTPUT_FATAL:

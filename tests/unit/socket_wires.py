@@ -23,6 +23,10 @@ class OtherEnds:
     selector: selectors.BaseSelector
     reports: list[int]
     """Descriptors of the ranks' report pages."""
+    pipes: list[int]
+    """Descriptors of their prints."""
+    printed: list[str]
+    """What the referee has read of the ranks' prints."""
 
     def raises(self, rank: int, text: str) -> None:
         """Reports an exception as a rank does."""
@@ -41,17 +45,18 @@ class OtherEnds:
 def wires_of() -> Iterator[tuple[Wires, OtherEnds]]:
     """The wires of two ranks, and their other ends."""
     with contextlib.ExitStack() as stack:
-        wires, theirs, reports = [], [], []
+        wires, theirs, reports, pipes, printed = [], [], [], [], list[str]()
         for rank in range(2):
             wire, ends = RankWire.connect(rank, trusted=False)
             stack.callback(os.close, ends.report)
             reports.append(ends.report)
             stack.callback(os.close, ends.pipe)
+            pipes.append(ends.pipe)
             theirs.append(stack.enter_context(socket.socket(fileno=ends.sock)))
             wires.append(wire)
         status, launcher = socket.socketpair()
         stack.enter_context(launcher)
         selector = stack.enter_context(selectors.DefaultSelector())
-        made = Wires(wires, status, selector, lambda rank, text: None)
+        made = Wires(wires, status, selector, lambda rank, text: printed.append(text))
         stack.callback(made.close)
-        yield made, OtherEnds(theirs, launcher, selector, reports)
+        yield made, OtherEnds(theirs, launcher, selector, reports, pipes, printed)

@@ -4,10 +4,11 @@ A simulated world is a real World, with its states and their legal moves, on sim
 A MadeKernel defines what its ranks do; a MadeOracle defines it for the oracle world.
 """
 
+import contextlib
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from made_clock import MadeClock
@@ -64,6 +65,7 @@ class MadeRanks:
         self.orders: list[Order[Any]] = []
         """All orders that the first rank got."""
         self.paused = False
+        self.heard = True
         self.on_go: Callable[[], None] = lambda: None
         """Called when a batch starts."""
         self.batch = ChooseBatch(0, 0)
@@ -105,6 +107,12 @@ class MadeRanks:
             self.take_order(rank, order)
         for order in noted:
             self._count[order.kind] = self._count.get(order.kind, 0) + 1
+
+    @contextlib.contextmanager
+    def unheard(self) -> Iterator[None]:
+        self.heard = False
+        yield
+        self.heard = True
 
     def require_silence(self) -> None:
         for rank, answers in enumerate(self._answers):

@@ -124,6 +124,19 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
     assert all(stopped)
 
 
+def test_a_stopped_kernel_is_unheard_until_its_turn() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds()
+    heard: dict[str, list[bool]] = {"baseline": [], "kernel": []}
+    kernel = machine.ranks(rounds.turns.contender_side.worlds[0])
+    baseline = machine.ranks(rounds.turns.baseline_side.worlds[0])
+    baseline.on_go = lambda: heard["baseline"].append(kernel.heard)
+    kernel.on_go = lambda: heard["kernel"].append(kernel.heard)
+    rounds.measure()
+    assert set(heard["baseline"]) == {False}
+    assert set(heard["kernel"]) == {True}
+
+
 @pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])
 def test_duel_blames_who_computes_out_of_turn(thief: str, side: int) -> None:
     machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})

@@ -1,5 +1,7 @@
 """What the referee receives from a world's ranks: the earliest failure is the cause; ended processes have a status."""
 
+import fcntl
+import os
 import signal
 from types import SimpleNamespace
 
@@ -111,6 +113,26 @@ def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> 
         theirs.ranks[0].sendall(once)
         theirs.serve()
         assert failure_of(wires)[:2] == ("PROTOCOL", 0)
+
+
+def test_unheard_ranks_wait_with_frames_and_prints() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[0].sendall(frames.encode(Kind.DONE))
+        os.write(theirs.pipes[0], b"printed")
+        with wires.unheard():
+            theirs.serve()
+            assert (wires.missing(Kind.DONE, alive), wires.said_by(0)) == ([0, 1], "")
+        theirs.serve()
+        assert (wires.missing(Kind.DONE, alive), wires.said_by(0)) == ([1], "printed")
+
+
+def test_packets_of_prints_are_read_together() -> None:
+    with wires_of() as (_, theirs):
+        fcntl.fcntl(theirs.pipes[0], fcntl.F_SETFL, os.O_DIRECT)
+        for _ in range(10):
+            os.write(theirs.pipes[0], b"x")
+        theirs.serve()
+        assert theirs.printed == ["x" * 10]
 
 
 def test_answer_that_was_given_before_end_counts() -> None:
