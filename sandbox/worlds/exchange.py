@@ -189,6 +189,7 @@ class Exchange:
 
     def ask(self, order: messages.Order[R], meanwhile: Callable[[], None] | None = None) -> list[R]:
         """Sends an order to the oracle world and returns its replies by rank. meanwhile(): called before it waits."""
+        self._ends = None  # an order ends the wait for the end of a batch
         return ask(self.await_all, self.oracle, order, self.prepared.limits.own, meanwhile)
 
     def draw(self, count: int, expect_poison: bool, meanwhile: Callable[[], None] | None = None) -> None:
@@ -237,9 +238,10 @@ class Exchange:
         watch: also look for foreign work on the devices; returns its longest duration in microseconds.
         reads: the next `read_outputs` reads the outputs of these slots.
         """
-        self._ends = self.oracle.gate if reads else None
-        epoch = self._ends.shut() if self._ends is not None else 0
-        return max(self.ask(messages.Reveal(self.side, first, count, watch, rank, epoch)))
+        epoch = self.oracle.gate.shut() if reads and self.oracle.gate is not None else 0
+        foreign_us = max(self.ask(messages.Reveal(self.side, first, count, watch, rank, epoch)))
+        self._ends = self.oracle.gate if epoch else None
+        return foreign_us
 
     def read_outputs(self) -> None:
         """Reads a part of each output of a batch at its end, if `reveal` has announced it. A later change is a late output."""

@@ -192,6 +192,20 @@ def test_late_reading_of_outputs_counts(busy: bool) -> None:
     assert rounds.device.medians() == pytest.approx((78.0, 18.0 + added[1]))
 
 
+def test_reading_that_an_order_ended_is_not_awaited() -> None:
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=1))
+    rounds.turns.start()
+    exchange = rounds.turns.exchange
+    exchange.draw(1, expect_poison=True)
+    for ordered, opened in ((False, 1), (True, 1)):
+        exchange.reveal(0, 1, reads=True)
+        if ordered:
+            exchange.look_ahead(0, 1, [-1, -1])
+        exchange.read_outputs()
+        assert exchange.oracle.gate.opened == opened
+
+
 def test_missing_mark_ends_when_rank_says_so() -> None:
     machine = made(MadeKernel(gated_us=QUICK, marks=False))
     rounds = measured(machine)
