@@ -1,16 +1,16 @@
 """Draws the documents' pictures of the app, each in its dark and its light theme, with 160 and with 100 columns.
 
     python docs/pictures.py                     all of them, into docs/pictures; minutes
-    python docs/pictures.py arena duel          some
-    python docs/pictures.py arena-gpu           on a machine with GPUs
-    python docs/pictures.py demo-gpu            there, too: live duels for ten minutes
-    python docs/pictures.py duel-gpu            of the duel that was recorded there (duel-gpu.jsonl)
+    python docs/pictures.py arena duel          some; of journals, in seconds: arena, arena-gpu, duel, duel-gpu, demo, ncu
+    python docs/pictures.py arena-run           the journal of `arena` anew (run.jsonl), on a quiet machine
+    python docs/pictures.py demo-gpu            on a machine with GPUs: live duels for ten minutes
 
-The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
-(duel.jsonl), `model` and `improve` have a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU
-ranks. `board` has results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several
-files, `void` voids a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which
-must be installed. `ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
+The real app: `arena` is a run of one of the kit's examples (run.jsonl), `arena-gpu` one of a house kernel on two H200
+(run-gpu.jsonl), `duel` and `duel-gpu` are the ends of recorded duels (duel.jsonl, duel-gpu.jsonl), `model` and `improve` have a
+stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has results of a sweep on CPU
+ranks, and draws `bound`, the same against the roofline. `folder` runs a kernel of several files, `void` voids a result. `pages`
+has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which must be installed. `ncu` shows what
+`pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
 """
 
 import asyncio
@@ -35,8 +35,6 @@ from benchmarks.kernels import kernel_paths
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = kernel_paths()["gemm_allreduce_cpp"]
-HOUSE = HERE.parent / "problems" / "data" / "quantized_grad_allreduce" / "house.py"
-"""Judged at production size on a machine with GPUs."""
 FOLDER = HERE.parent / "tests" / "ranks" / "folders" / "all_reduce"
 TARGET = HERE / "pictures"
 SHOWN = Path(tempfile.gettempdir()) / "pkb-arena"
@@ -120,16 +118,28 @@ async def draw(app: Any, pilot: Any, name: str) -> None:
             (TARGET / f"{name}-{theme}-{columns}.svg").write_text(text, encoding="utf-8")
 
 
-async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE) -> None:
-    """A kernel with its verdict."""
+async def arena(name: str = "arena", path: Path = HERE / "run.jsonl") -> None:
+    """A kernel with its verdict, from the journal of its run."""
+    from arena.records.header import read_events, read_header
     from arena.settings import Settings
 
-    kernel = kernel_file(source.read_text(encoding="utf-8"))
-    async with opened(Settings(seconds=BUDGET_S), problem, kernel) as (app, pilot):
-        for _ in range(3):  # the first runs compile the kernel and warm the worlds
-            await judge(app, pilot)
-            await pilot.pause(2.5)
+    header = read_header(path)
+    kernel = kernel_file(header.kernel.source)
+    async with opened(Settings(device="cpu", world=2), str(header.problem_id), kernel) as (app, pilot):
+        app.screen.session.setting = lambda: header.setting  # this machine may have no such devices
+        for event in read_events(path):
+            app.screen.apply(event)
         await draw(app, pilot, name)
+
+
+async def arena_run() -> None:
+    """Writes the journal that `arena` draws: the second run of an example, because the first one compiles it."""
+    from arena.paths import find_paths
+    from arena.settings import Settings
+
+    run = ["run", "13", str(kernel_file(EXAMPLE.read_text(encoding="utf-8"))), "--device", "cpu", "--world", "2"]
+    async with opened(Settings(seconds=BUDGET_S), commands=[run, run]):
+        shutil.copy(max(find_paths().runs.iterdir()), HERE / "run.jsonl")
 
 
 async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end: bool = False) -> None:
@@ -202,17 +212,19 @@ async def profile() -> None:
         await draw(app, pilot, "profile")
 
 
-async def board(name: str = "board", views: int = 0) -> None:
-    """The board after a sweep of some problems by the house kernels and the baseline. views: how often F3 is pressed."""
+async def board() -> None:
+    """The board after a sweep of some problems by the house kernels and the baseline, and the same against the bound."""
     from arena.settings import Settings
     from screens.picker.board import BoardDialog
 
     sweep = ["sweep", "--problems", "1,2,13,44,58", "--players", "house,baseline", "--world", "2", "--device", "cpu"]
     commands = [["calibrate", "--device", "cpu", "--world", "2"], sweep]
     async with opened(Settings(device="cpu", world=2, seconds=1.0), "", None, commands) as (app, pilot):
-        await pilot.press("b", *["f3"] * views)
+        await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and app.screen.standings)
-        await draw(app, pilot, name)
+        await draw(app, pilot, "board")
+        await pilot.press(*["f3"] * 3)
+        await draw(app, pilot, "bound")
 
 
 async def folder() -> None:
@@ -337,16 +349,16 @@ PICTURES = {
     "profile": profile,
     "demo": demo,
     "board": board,
-    "bound": lambda: board("bound", 3),
     "folder": folder,
     "void": void,
     "pages": pages,
     "ncu": ncu,
     "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
     "demo-gpu": demo_gpu,
-    "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
+    "arena-gpu": lambda: arena("arena-gpu", HERE / "run-gpu.jsonl"),
+    "arena-run": arena_run,
 }
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or [name for name in PICTURES if not name.endswith("-gpu")]:
+    for picture in sys.argv[1:] or [name for name in PICTURES if name not in ("demo-gpu", "arena-run")]:
         asyncio.run(PICTURES[picture]())
