@@ -12,7 +12,7 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.events import Checked, Failure, OutputError, PhaseEnded, PhaseStarted
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding
+from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import correctness as correctness_module
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
@@ -84,6 +84,8 @@ def test_few_iterations_are_checked_on_private_copies() -> None:
         (armed,) = [o for o in machine.ranks(correctness.contender).orders if isinstance(o, Arm)]
         assert armed.checking
         assert len(armed.slots) == count
+        (revealed,) = [o for o in machine.ranks(machine.started["baseline"][0]).orders if isinstance(o, Reveal)]
+        assert (revealed.first, revealed.count) == (0, count)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_killed_rank_is_told_with_its_last_stack() -> None:
     correctness = correctness_check(machine)
     correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
     frames = (("/x/ctypes/__init__.py", 2), ("/tmp/w/kernel.py", 8), ("/tmp/w/kernel.py", 11), ("/a/rank.py", 300))
-    machine.ranks(correctness.contender).said[1] = stack(*frames)
+    machine.ranks(correctness.contender).said[1] = stack(("/x/sandbox/rank/rank.py", 5), *frames)  # tells the exit
     verdict, failure = correctness.judge()
     assert verdict is Verdict.CRASH
     assert (failure.rank, failure.line) == (1, 8)

@@ -11,6 +11,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import JAIL, MadeGpu, MadeMachine
 from made_worlds import OPEN_SECONDS
+from stored_runs import result as run_result
 
 from sandbox.protocol import events
 from sandbox.protocol.events import (
@@ -95,7 +96,9 @@ def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]])
     assert [e.phase for e in found if isinstance(e, PhaseStarted)].count("prepare") == 2
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
-    assert machine.started["spare"][0].state is machine.started["spare"][1].state is State.DEAD
+    *used, spare = machine.started["spare"]
+    assert [world.state for world in used] == [State.DEAD] * 2
+    assert spare.state is not State.DEAD
 
 
 @pytest.mark.parametrize(
@@ -373,6 +376,11 @@ def test_no_world_starts_after_engine_hangs_up() -> None:
     assert len(machine.started["spare"]) == 1
 
 
+def test_words_of_kernel_are_no_lost_rank() -> None:
+    assert not main.lost_a_rank(run_result(Verdict.WRONG_RESULT, detail="expected SIGKILL"))
+    assert main.lost_a_rank(run_result(Verdict.CRASH))
+
+
 # --- measuring on after the verdict ---------------------------------------------------------------------------
 
 
@@ -528,12 +536,17 @@ def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None
     assert referee.oracle.world is None
 
 
-def test_transfers_are_of_the_pairs_of_all_ranks(told: Callable[[], list[Any]]) -> None:
+def test_transfers_are_of_the_pairs_of_all_ranks(
+    told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     pairs = [PairTimes((0, 1), {"SM stores": [2.0]}), PairTimes((1, 2), {"SM stores": [3.0]})]
     machine.oracle.transfers_of = lambda rank, backends: Transfers([2048], [pairs[1 - rank]], {"TMA": "too old"})
-    referee.time_transfers(machine.setting())
+    monkeypatch.setattr(referee.pipe, "open", lambda: None)
+    machine.clock.after(60.0, lambda: referee.pipe.hear(events.Shutdown()))
+    referee.pipe.hear(events.TimeTransfers(machine.setting()))
+    referee.serve()
     (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
     assert timed.transfers == Transfers([2048], pairs, {"TMA": "too old"})
     assert timed.transfers.us("SM stores") == [3.0]

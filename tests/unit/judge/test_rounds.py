@@ -113,6 +113,16 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
 
 
+def test_warm_up_has_batches_as_long_as_counted_ones() -> None:
+    getting_quicker = itertools.chain([200_000.0, 5000.0], itertools.repeat(300.0))
+    machine = MadeMachine(kernel=MadeKernel(lambda calls: calls * next(getting_quicker)))
+    rounds = machine.rounds()
+    rounds.turns.start()
+    rounds.warm_up()
+    orders = machine.ranks(rounds.turns.contender_side.worlds[0]).orders
+    assert rounds.calls == max(order.count for order in orders if isinstance(order, ChooseBatch))
+
+
 def test_oracle_sees_first_pairs_and_then_fewer() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=40))

@@ -1,5 +1,7 @@
 """Who is blamed for work out of turn, on simulated worlds: a kernel alone and against another kernel."""
 
+import itertools
+
 import pytest
 from made_kernels import MadeKernel, MadeOracle, noisy, wrong
 from made_machine import MadeMachine
@@ -14,6 +16,7 @@ from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import MEMORY_SECONDS
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
+from sandbox.worlds.world import World
 
 
 def failing(rounds: Rounds) -> Failed:
@@ -210,6 +213,14 @@ def test_a_resting_kernel_with_too_much_memory_fails(heavy: str, rival: str) -> 
     machine.clock.after(2 * MEMORY_SECONDS, lambda: setattr(kernel, "excess", "holds 9 GiB"))
     with pytest.raises(WorldFailed, match="holds 9 GiB"):
         rounds.measure()
+
+
+def test_memory_is_read_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, read = MadeMachine(), list[float]()
+    monkeypatch.setattr(World, "check_memory", lambda world: read.append(machine.clock.monotonic()))
+    machine.rounds(machine.run(rounds=100)).measure()
+    assert len(read) > 2
+    assert all(later - earlier >= MEMORY_SECONDS for earlier, later in itertools.pairwise(read))
 
 
 # --- foreign work on the devices ---------------------------------------------------------------------------

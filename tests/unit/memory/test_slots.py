@@ -26,6 +26,7 @@ LEAF = ("dtype", "dims", "device", "bytes", "shape")
         {"returned": torch.randn(2).bfloat16(), "written": {"grad0": torch.randn(2, 2)}},
         (1, 2.5, True, None, torch.randn(2, dtype=torch.complex64)),
         [],
+        torch.ones(SIZE - slots.header_bytes(ROOM), dtype=torch.uint8),  # fills the slot
     ],
 )
 def test_a_packed_output_is_read_back(value):
@@ -176,7 +177,8 @@ def test_a_subclass_of_tensor_is_not_a_tensor():
 
 
 def test_poison_is_not_an_output():
-    assert not slots.Unpacked(torch.full((SIZE,), slots.POISON, dtype=torch.uint8), ROOM).written
+    found = slots.Unpacked(torch.full((SIZE,), slots.POISON, dtype=torch.uint8), ROOM)
+    assert (found.written, found.structure) == (False, "")
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,7 @@ def test_each_index_has_own_limit_where_card_asks(compares: Compares) -> None:
         figures, verdict = compare("out", one_row, one_row, oracle, OwnError(), held)
         verdicts.append(verdict)
     assert verdicts == [Verdict.PASS, Verdict.WRONG_RESULT]
+    assert held.slice_rms > held.rms  # fewer elements have more room for chance
     assert (figures.first_wrong, figures.wrong) == ([3, 0], 512)
     for without in (torch.tensor(1.0), torch.ones(0, 3)):  # no such dimension, no elements
         assert comparison.held("out", without, UsualError(), OwnError(1.0, 1.0)).along == -1
@@ -230,7 +231,9 @@ def test_structure_changed_by_ordering_is_kernel_fault(compares: Compares) -> No
     drops = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else outputs[1:]\n"
     for extra, words in ((splits, "(T,T) after ordering, not T"), (drops, "[7, 16] after ordering")):
         case = compares(TENTHS, extra)
+        plain = flatten(case.right.clone())
         case.right[0, 0] = 7
+        assert math.isinf(case.comparison.distance_of(slots.packed(*flatten(case.right)), plain, {}))
         finding = case.finding(case.right)
         assert finding.verdict is Verdict.WRONG_STRUCTURE
         assert words in finding.message
@@ -243,6 +246,8 @@ def test_papers_rule_is_told_apart_from_verdict(compares: Compares) -> None:
     wide = compares("def solution(x):\n    return x * 1e4\n", check="rms_floor = 0.5\nmax_floor = 0.5")
     coarse = wide.finding(wide.right * 1.1)
     assert (coarse.verdict, coarse.paper) == (Verdict.PASS, False)
+    # In units of the baseline's size, not of the kernel's.
+    assert wide.comparison.distance_of(slots.packed(*flatten(wide.right * 2.2)), flatten(wide.right), {}) > 1
 
 
 def test_oracle_of_another_shape_is_fault_of_problem(compares: Compares) -> None:

@@ -106,6 +106,8 @@ def test_times_that_are_none_are_left_out():
     sound = pairs(40, seed=5)
     broken = [Pair(0, value, 100.0, True) for value in (0.0, -1.0, math.inf, math.nan)]
     assert speedup([*sound, *broken]) == speedup(sound)
+    quick = [Pair(p.reference, p.baseline_us / 1e3, p.contender_us / 1e3, p.baseline_first) for p in sound]
+    assert speedup(quick).median == pytest.approx(speedup(sound).median)
 
 
 def test_huge_outliers_do_not_move_it():
