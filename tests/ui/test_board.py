@@ -88,26 +88,6 @@ async def test_scores_against_the_bound_stand_by_category(open_app, until, scree
         assert "no roofline  1" in lines[at + 2]
 
 
-@pytest.mark.further
-@pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
-async def test_titles_have_the_room_that_the_players_leave(
-    open_app, until, screen_text, services, columns, whole
-) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        services.store.record(stored(2, "you", 1.5))
-        title = services.catalogue.find("2").title
-        assert len(title) > 40
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 1.50×" in screen_text(app))
-        assert (title in screen_text(app)) == whole
-        await pilot.resize_terminal(220 - columns, 30)  # also after a change of size
-        await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))
-        await pilot.press("slash", "2", "down")
-        await until(pilot, lambda: app.focused is app.screen.query_one("#board"))
-        await pilot.press("slash", *"zz", "enter", "up", "x")  # there is no row
-        assert isinstance(app.screen, BoardDialog)
-
-
 def judged_elsewhere(run_id: str, of: RunRecord, outcome: str, verdict: Verdict = Verdict.PASS) -> RunRecord:
     """A run of the same kernel at other sizes, as `run --other-sizes` makes them."""
     return msgspec.structs.replace(
@@ -139,15 +119,3 @@ async def test_faster_kernel_says_where_else_it_holds(open_app, until, screen_te
         assert head.count("other sizes") == 1  # none for the house: its run with other sizes is not faster
         shown = {int(re.findall(r"\d+", line)[0]): line[at : at + 11].strip() for line in lines if "▲ 1.50×" in line}
         assert shown == {1: "all", 2: "some", 13: "none"}
-
-
-@pytest.mark.further
-async def test_terminal_of_12_rows_shows_rows_of_board(open_app, until, screen_text, services) -> None:
-    async with open_app(size=(40, 12)) as (app, pilot):
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "No results yet" in screen_text(app))
-        await pilot.press("escape")
-        for number in (1, 13):
-            services.store.record(stored(number, "you", 1.5))
-        await pilot.press("b")
-        await until(pilot, lambda: screen_text(app).count("▲ 1.50×") == 2)

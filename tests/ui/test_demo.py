@@ -17,7 +17,7 @@ from arena.runs.engine import Engine
 from screens import demo as demo_app
 from screens.demo import DemoApp
 from screens.demo.big_type import big_type
-from screens.demo.screen import DemoScreen, parts_of, rows_of
+from screens.demo.screen import DemoScreen
 
 pytestmark = pytest.mark.slow
 
@@ -97,26 +97,6 @@ async def test_recorded_and_live_scenes_say_so(play, until, screen_text, tmp_pat
         await until(pilot, lambda: "LIVE on this machine" in screen_text(app).splitlines()[0])
         title = big_type("13 GEMM ALLREDUCE", 96, 4)
         await until(pilot, lambda: all(row.rstrip() in screen_text(app) for row in title))
-
-
-@pytest.mark.further
-async def test_everything_is_seen_on_a_small_terminal(play, until) -> None:
-    fits: dict[str, bool] = {}
-    async with play([Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], size=(60, 24)) as (app, pilot):
-
-        def over() -> bool:
-            screen, stage = app._demo, app._demo.performance.stage
-            if screen.is_mounted:
-                width, height = screen.query_one("#slide").content_size
-                rows = rows_of(parts_of(stage, width), width, height, high=False)
-                said = " ".join(str(part.text) for part in parts_of(stage, width) if not isinstance(part.text, str))
-                fits["cut"] = fits.get("cut") or not set(said.split()) <= set(" ".join(map(str, rows)).split())
-                fits[stage.slide] = len(rows) <= height and all(row.cell_length <= width for row in rows)
-            return app._demo.performance.played == 2
-
-        await until(pilot, over)
-    assert fits.pop("opening", True)
-    assert fits == dict.fromkeys(("problem", "race", "verdict", "board"), True) | {"cut": False}
 
 
 async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_text, tmp_path, monkeypatch) -> None:

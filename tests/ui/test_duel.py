@@ -9,7 +9,6 @@ from waiting import comes_true
 
 from arena.duel.events import SideWrote, Submitted
 from arena.duel.journal import duel_records
-from arena.duel.state import SideState
 from arena.workspace.kernels import content_hash
 from screens.app_protocol import DuelPlan
 from screens.duel.board import DuelBoard
@@ -293,56 +292,3 @@ def test_opponents_are_those_that_there_are(services) -> None:
     assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", *writers, "guest"]
     on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
-
-
-@pytest.mark.further
-async def test_code_and_reasons_have_the_width(open_app, until, screen_text, monkeypatch) -> None:
-    async with open_app(size=(100, 30)) as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        left, race = screen.query_one("#left-pane").region, screen.query_one("#race-pane").region
-        assert left.width >= 60
-        assert left.bottom <= race.y
-        assert race.width == 100
-        reason = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ end"
-        monkeypatch.setattr(SideState, "stopped", reason)
-        screen.changed = True
-        await until(pilot, lambda: "→ end" in screen_text(app))
-        assert "✓ PASS" in screen_text(app)
-        await pilot.resize_terminal(220, 40)
-        await until(pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y)
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_kernel_that_is_hidden_leaves_room_to_editor(open_app, until, screen_text, columns) -> None:
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        await until(pilot, lambda: "hidden until the final" in screen_text(app))
-        left, right = screen.query_one("#left-pane").region, screen.query_one("#right-pane").region
-        assert left.width >= min(60, 2 * columns // 3 - 3)
-
-        def status() -> str:
-            return "".join(
-                line[right.x : right.right] for line in screen_text(app).splitlines()[right.y : right.bottom]
-            )
-
-        await until(pilot, lambda: "✓ PASS" in status())
-        await pilot.press("f3", "f3")
-        await until(pilot, lambda: "hidden until the final" not in screen_text(app))
-        await until(
-            pilot,
-            lambda: abs(screen.query_one("#left-pane").size.width - screen.query_one("#right-pane").size.width) <= 1,
-        )
-        screen.action_give_up()
-        screen.action_give_up()
-        screen.match.agree("right")
-        await until(pilot, lambda: screen.state.over)
-        await until(pilot, lambda: "esc leave" in screen_text(app).splitlines()[-1])
-
-
-@pytest.mark.further
-async def test_a_terminal_of_12_rows_shows_code(open_app, until, screen_text) -> None:
-    async with open_app(size=(40, 12)) as (app, pilot):
-        await started(app, pilot, until, prepare(app, you="pass\n# two\n# three", guest="pass"))
-        await until(pilot, lambda: "3  # three" in screen_text(app))
-        await until(pilot, lambda: "✓ PASS" in screen_text(app))

@@ -85,24 +85,6 @@ async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
-@pytest.mark.further
-async def test_field_with_keyboard_is_named_in_accent_colour(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
-        labels = [*app.screen.query(".label")]
-
-        def accented() -> list[bool]:
-            return [label.styles.color == Color.parse(app.theme_variables["accent"]) for label in labels[:2]]
-
-        for theme in ("dark", "light", "contrast"):
-            app.theme = theme
-            await until(pilot, lambda: accented() == [True, False])
-            await pilot.press("tab")
-            await until(pilot, lambda: accented() == [False, True])
-            await pilot.press("shift+tab")
-
-
 async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, paths) -> None:
     model = '[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n'
     async with open_app() as (app, pilot):
@@ -124,19 +106,6 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         await until(pilot, lambda: any("devise" in note.message for note in app._notifications))
         assert app.theme != before
         assert paths.settings_file.read_text() == "devise = 1\n"
-
-
-@pytest.mark.further
-async def test_focused_field_stays_visible_in_shrinking_terminal(open_app, until) -> None:
-    async with open_app(size=(100, 45)) as (app, pilot):
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
-        last = app.screen.query("Input, Select, Button").last()
-        last.focus()
-        await until(pilot, lambda: app.screen.focused is last and last.region in last.parent.parent.parent.region)
-        await pilot.resize_terminal(60, 16)
-        await until(pilot, lambda: app.size == (60, 16) and last.region.bottom <= 15)
-        await until(pilot, lambda: app.screen.get_widget_at(*last.region.offset)[0] is last)
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(100, marks=pytest.mark.long), 160])

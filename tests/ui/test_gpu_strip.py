@@ -118,16 +118,6 @@ async def test_the_strip_lives_with_the_screen(gpus, open_app, until, screen_tex
         await until(pilot, lambda: readers() == 0)
 
 
-@pytest.mark.further
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [(60, 24), (100, 30)], ids=["60", "100"])
-async def test_a_small_screen_gives_it_one_line(gpus, open_app, until, screen_text, size) -> None:
-    gpus(lambda: [reading(rank) for rank in range(4)])
-    async with open_app(size, problem="13") as (app, pilot):
-        await until(pilot, lambda: "NVLink  212.4 GB/s" in screen_text(app))
-        assert app.screen.query_one(GpuStrip).size.height == 1
-
-
 @pytest.mark.slow
 async def test_nothing_is_read_while_a_run_is_timed(gpus, open_app, until, events, screen_text) -> None:
     count = [0]

@@ -22,7 +22,7 @@ from sandbox.protocol.events import (
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 from screens import figures
-from screens.kernel.headline import KernelHeadline, answer_of, earlier_answer, outdated, worlds_words
+from screens.kernel.headline import answer_of, earlier_answer, worlds_words
 from screens.kernel.phase_line import fitting, phase_parts
 
 
@@ -187,22 +187,6 @@ def test_earlier_run_without_claim_says_why() -> None:
     assert (told.words, told.outcome, told.support) == ("✓ PASS", "~ too noisy", "no claim: 4 pairs")
 
 
-@pytest.mark.slow
-@pytest.mark.further
-async def test_owner_of_verdict_and_remedy_are_whole(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        for event in events("pass"):
-            app.screen.apply(event)
-        await until(pilot, lambda: "✓ PASS" in screen_text(app))
-        headline = app.screen.query_one(KernelHeadline)
-        answer = outdated(headline.answer, "revision 0123abcd", "shift+F5")
-        headline.show(
-            answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather"
-        )
-        await until(pilot, lambda: "of revision 0123abcd · shift+F5 runs this text " in screen_text(app))
-        await until(pilot, lambda: "your best ≈ 0.99×" in screen_text(app))
-
-
 def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     state = RunState()
     assert worlds_words(state) == "starting: referee process"
@@ -212,12 +196,3 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     assert len(worlds_words(state)) <= 58
     state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
     assert worlds_words(state) == "starting: spare process"
-
-
-@pytest.mark.slow
-@pytest.mark.further
-async def test_changing_figure_says_so_where_narrow(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
-        for event in events("timing"):
-            app.screen.apply(event)
-        await until(pilot, lambda: screen_text(app).splitlines()[0].rstrip().endswith("× so far"))

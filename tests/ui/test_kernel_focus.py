@@ -16,7 +16,6 @@ from screens.kernel.screen import KernelScreen
 from screens.kernel.setting_dialog import SettingDialog
 from screens.kernel.source.source_pane import VIEW_LETTERS
 from screens.pane_jump import PaneJump
-from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
 
@@ -165,25 +164,6 @@ async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
         assert (await help_of(app, pilot, until))[0].startswith("## Keys of the pane with the focus: Filter")
 
 
-@pytest.mark.further
-async def test_tabs_have_the_letters_and_words_that_fit(open_app, until, screen_text) -> None:
-    def tabs() -> str:
-        return screen_text(app).splitlines()[3].rstrip()
-
-    async with open_app(size=(60, 24), problem="13") as (app, pilot):
-        await pilot.press("ctrl+o")  # hidden panes have their letters on a tab
-        letters = " k kernel b baseline d diff a card s result l log"
-        await until(pilot, lambda: letters in screen_text(app).replace("▸", ""))
-        await pilot.press("x")  # no letter of any pane
-        await until(pilot, lambda: app.screen.focused is app.screen.editor)
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: app.screen.zoomed)
-        await pilot.pause()
-        await until(pilot, lambda: tabs().endswith("log"))
-        await pilot.resize_terminal(100, 30)
-        await until(pilot, lambda: tabs().endswith("one pane · ctrl+t shows all"))
-
-
 def test_search_of_help_finds_beginnings_of_words() -> None:
     page = "## Keys\n\n| key | does |\n|---|---|\n| shift+F7 | files |\n| F6 | changing history |"
     assert [each for each in ("hang", "hist", "+f7", "change") if found_in(page, [each])] == ["hist", "+f7"]
@@ -237,16 +217,3 @@ async def test_final_of_duel_shows_no_keys_of_players(open_app, until, screen_te
             app.clear_notifications()
             await pilot.press(key)
             assert [note.message for note in app._notifications] == ["The final is running already"]
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [60, 160])
-async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text, columns) -> None:
-    async with open_app(size=(columns, 24)) as (app, pilot):
-        await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "No sweep yet" in screen_text(app))
-        await until(pilot, lambda: "filter" not in keys(screen_text(app)))
-        await until(pilot, lambda: "leave" in keys(screen_text(app)))
-        assert "next" not in keys(screen_text(app))
-        assert "panes" not in keys(screen_text(app))
-        assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])

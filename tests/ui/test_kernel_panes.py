@@ -5,8 +5,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from arena.setting_choice import Choice
-from sandbox.protocol.events import Checked, RankChecked
+from sandbox.protocol.events import RankChecked
 from screens.kernel.panes import result_pane
 from screens.kernel.panes.correctness import map_cells, rank_parts
 from screens.kernel.panes.failure_view import FailureView
@@ -47,35 +46,6 @@ async def test_pane_named_in_table_is_shown_with_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
-@pytest.mark.further
-@pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
-async def test_panes_stay_in_place_through_a_run(open_app, events, until, size) -> None:
-    async with open_app(problem="13", size=size) as (app, pilot):
-        screen = app.screen
-        screen.session.choice = Choice(world=4)
-
-        async def places() -> list[object]:
-            screen.draw(force=True)
-            await pilot.pause()
-            await pilot.pause()
-            timed = screen.session.state.failure is None  # a failed run has no times
-            names = ("#answer", "#correctness", *(("#timing", "#log") if timed else ()))
-            return [screen.query_one(name).region for name in names]
-
-        before = await places()
-        assert all(region.area for region in before)
-        # In a low terminal a failure gets rows from the timing pane.
-        runs = ("told", "wrong", "pass") if size[0] > 100 else ("told", "pass")
-        for run in runs:
-            for event in events(run):
-                screen.apply(event)
-                if isinstance(event, Checked):
-                    now = await places()
-                    assert now == before[: len(now)]
-            now = await places()
-            assert now == before[: len(now)]
-
-
 async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for event in events("told"):
@@ -91,21 +61,6 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
                 await until(pilot, lambda: "rank 2 ✓ max" in screen_text(app))
             await pilot.resize_terminal(160, 45)
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
-
-
-@pytest.mark.further
-async def test_times_beside_keys_keep_one_line_each(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
-        for event in events("pass"):
-            app.screen.apply(event)
-        await pilot.press("f1", "f1")
-        await until(pilot, lambda: bool(app.screen.query("#keys-beside")) and "ctrl+s  save & run" in screen_text(app))
-        await until(
-            pilot, lambda: any("baseline" in line and "125.1" in line for line in screen_text(app).splitlines())
-        )
-        lines = screen_text(app).splitlines()
-        head = next(at for at, line in enumerate(lines) if "µs per call" in line)
-        assert "baseline" in lines[head + 1]
 
 
 async def test_log_stays_visible_when_terminal_widens(open_app, events, until, screen_text) -> None:

@@ -1,7 +1,6 @@
 """The kernel screen with recorded runs, which update the same state as live runs."""
 
 import os
-import re
 import time
 from types import SimpleNamespace
 
@@ -207,20 +206,6 @@ async def test_problem_edited_elsewhere_can_be_read_and_run(
             other.take("13_gemm_allreduce")
 
 
-@pytest.mark.further
-async def test_without_tabs_title_says_what_is_not_saved(open_app, until, screen_text) -> None:
-    async with open_app(problem="13", size=(58, 24)) as (app, pilot):
-        screen = app.screen
-        screen.editor.insert("# typed\n", (0, 0))
-        await until(pilot, lambda: screen_text(app).count("● unsaved") == 1)
-        await pilot.resize_terminal(160, 24)
-        await until(pilot, lambda: "kernel ● unsaved" in screen_text(app) and screen_text(app).count("unsaved") == 1)
-        await pilot.resize_terminal(58, 24)
-        screen.taken_by = "another app"
-        screen.draw(force=True)
-        await until(pilot, lambda: " · read-only" in screen_text(app))
-
-
 async def test_unsaved_text_is_written_before_another_editor_opens(open_app, until, type_kernel, monkeypatch) -> None:
     opened = []
 
@@ -279,14 +264,3 @@ async def test_a_run_of_the_user_ends_it(open_app, save_kernel, until) -> None:
         await until(pilot, lambda: not screen.session.others.running and screen.session.state.result is not None)
         assert screen.session.state.verdict == "PASS"
         await until(pilot, lambda: screen.query_one(OtherSizesPane).empty)
-
-
-@pytest.mark.further
-async def test_settings_and_log_are_visible_at_100_columns(open_app, save_kernel, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        await run(app, pilot, save_kernel, until)
-        await pilot.press(KEY)
-        await until(pilot, lambda: "faster: all" in screen_text(app))
-        assert len(re.findall(r"(?:faster|pass) +W=\d \w+ M=\d+ N=\d+ K=\d+ ", screen_text(app))) == 3
-        log = app.screen.query_one("#log")
-        await until(pilot, lambda: log.region.height >= 3 and log.region.bottom <= 28)

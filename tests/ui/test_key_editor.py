@@ -71,19 +71,6 @@ async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, pa
         await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
 
 
-@pytest.mark.further
-async def test_sentences_and_refusals_are_whole_at_60_columns(open_app, until, screen_text) -> None:
-    def said(app) -> str:
-        return " ".join(screen_text(app).replace("│", " ").split())
-
-    async with open_app(size=(60, 24)) as (app, pilot):
-        await in_the_editor(app, pilot, until)
-        await give(app, pilot, until, "cancel", "r")
-        await until(pilot, lambda: "take one with ctrl, or a function key" in said(app))
-        await give(app, pilot, until, "cancel", "ctrl+r")
-        await until(pilot, lambda: "cancel the run, or leave. The usual key is esc." in said(app))
-
-
 def test_the_usual_keys_do_not_clash() -> None:
     assert [action.name for action in ACTIONS if rivals(action, {})] == []
 
@@ -174,38 +161,6 @@ def test_keys_are_written_as_people_know_them() -> None:
         "D",
     ]
     assert action_named("fly") is None
-
-
-@pytest.mark.further
-async def test_columns_stay_and_sentences_end_at_words(open_app, until, screen_text) -> None:
-    def lines(app) -> list[str]:
-        return [line for line in screen_text(app).splitlines() if "Run the kernel in" in line]
-
-    async with open_app(size=(84, 60)) as (app, pilot):
-        await in_the_editor(app, pilot, until)
-        await until(pilot, lambda: bool(lines(app)))
-        (before,) = lines(app)
-        words = action_named("run").help.split()
-        assert before.rstrip(" │▏█▂").endswith("…")
-        assert before[: before.index("…")].split()[-1] in words
-        await give(app, pilot, until, "run", "ctrl+r")
-        await until(pilot, lambda: "The usual key is" in " ".join(screen_text(app).replace("│", " ").split()))
-        after = lines(app)[0]  # the sentence below the list has the words, too
-        assert after.index("Run the kernel") == before.index("Run the kernel")
-
-
-@pytest.mark.further
-async def test_resize_below_another_dialog_draws_rows_again(open_app, until, screen_text) -> None:
-    whole = next(action.help for action in ACTIONS if action.scope == "problems" and 40 < len(action.help) < 80)
-    async with open_app(size=(60, 60)) as (app, pilot):
-        await in_the_editor(app, pilot, until)
-        await until(pilot, lambda: "In the list of problems" in screen_text(app))
-        assert whole not in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, NextKey))
-        await pilot.resize_terminal(160, 60)
-        await pilot.press("escape")
-        await until(pilot, lambda: whole in screen_text(app))
 
 
 async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, services, paths) -> None:

@@ -5,7 +5,7 @@ import json
 import model_server as provider
 import pytest
 from stored_runs import record
-from textual.widgets import Input, OptionList, Select
+from textual.widgets import Input, Select
 
 from arena.players.trace import read_trace
 from arena.players.writing_state import WritingState
@@ -213,36 +213,6 @@ async def test_without_jail_models_kernel_does_not_run(open_app, until, screen_t
         assert not with_model.seen
 
 
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_every_width_has_rows_text_cost_and_letters(open_app, until, screen_text, with_model, columns) -> None:
-    with_model.replies = [provider.streamed(fenced("pass"))]
-    async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
-        await pilot.press("f7")
-        await until(pilot, lambda: "$1 in, $1000 out" in screen_text(app) and "tokens" in screen_text(app))
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: screen.session.over)
-        for words in ("$0.05 of $1", "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1"):
-            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
-        assert screen.query_one("#kernels", OptionList).size.width > 30
-        assert screen.query_one("#model-panes").region.width == columns
-        for letter, pane in (("t", "#text-pane"), ("v", "#verdict-pane"), ("k", "#kernels")):
-            await pilot.press("ctrl+o")
-            await until(pilot, lambda: app.screen is not screen and app.screen.query("#letters"))
-            await pilot.press(letter)
-            await until(pilot, lambda: app.screen is screen)
-            await pilot.pause()
-            assert app.focused in screen.query_one(pane).walk_children(with_self=True)
-        await pilot.press("ctrl+t")
-        await pilot.pause()
-        kernels = screen.query_one("#kernels").region
-        assert (kernels.width, kernels.height > 30) == (columns, True)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert screen.maximized is None
-        assert app.screen is screen
-
-
 async def test_kernel_is_improved_and_races_its_origin(open_app, until, screen_text, with_model, paths) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.streamed(fenced("pass\n# better"))]
     async with open_app(problem="13") as (app, pilot):
@@ -294,27 +264,6 @@ async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, scr
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
         assert screen.session.state.kernels[0].report.tried_other_sizes is False
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
-
-
-@pytest.mark.further
-async def test_terminal_of_12_rows_shows_button_that_asks(open_app, until, screen_text, with_model) -> None:
-    async with open_app(size=(40, 12)) as (app, pilot):
-        app.picker.table.move_cursor(row=2)
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, ModelSetup) and "  start  " in screen_text(app))
-        await pilot.press("tab")
-        await until(pilot, lambda: "model          local" in screen_text(app))
-
-
-@pytest.mark.further
-async def test_reason_of_failure_is_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
-    with_model.replies = [provider.streamed(fenced("pass"))]
-    async with open_app(size=(100, 30)) as (app, pilot):
-        await pilot.press("m")
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: screen.session.over)
-        screen.session.failed = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ try another one"
-        await until(pilot, lambda: "→ try another one" in " ".join(screen_text(app).split()))
 
 
 def test_right_kernel_without_interval_is_too_noisy() -> None:

@@ -1,12 +1,9 @@
 """The start screen: categories, filter, sorting, card."""
 
-import sys
 import threading
-from types import SimpleNamespace
 
 import msgspec
 import pytest
-from rich.color import ColorSystem
 from stored_runs import record
 from textual.coordinate import Coordinate
 from textual.widgets import Input, OptionList
@@ -17,7 +14,6 @@ from arena.records.run_record import RunRecord
 from problems.catalogue import HOME
 from problems.specification import load_problem
 from screens.app import ArenaApp
-from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose, template_sentences
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
@@ -56,30 +52,6 @@ async def test_problems_and_categories_are_listed_and_counted(open_app, until, s
                 listed = app.services.catalogue.categories[shown]
                 assert ids(app) == [problem.id for problem in listed]
         app.picker.problems[0].also.remove("tensor")
-
-
-@pytest.mark.further
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [((160, 45), (70, 30)), ((70, 30), (160, 45)), ((160, 45), (100, 30))])
-async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size) -> None:
-    def columns(app) -> list[tuple[str | None, int]]:
-        return [(column.key.value, column.width) for column in app.picker.table.ordered_columns]
-
-    before, after = size
-    async with open_app(size=after) as (app, pilot):
-        await until(pilot, lambda: app.picker.query_one("#problem-pane").content_size.width > 0)
-        fresh, same = columns(app), 0
-        while same < 5:  # before the pane is measured, the columns are those of another width
-            await pilot.pause(0.2)
-            fresh, same = (seen := columns(app)), same + 1 if seen == fresh else 0
-    async with open_app(size=before) as (app, pilot):
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        assert columns(app) != fresh
-        await pilot.resize_terminal(*after)
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape")  # where Textual is busy, it arranges a screen below a dialog only now
-        await until(pilot, lambda: columns(app) == fresh)
 
 
 @pytest.mark.slow
@@ -265,21 +237,3 @@ async def test_index_that_cannot_be_used_leaves_problems(open_app, until, servic
         await pilot.press("escape")
         await until(pilot, lambda: "Results are not shown" not in screen_text(app))
         services.store.record(stored("you", 1.5))
-
-
-@pytest.mark.further
-@pytest.mark.slow
-@pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
-async def test_with_16_colours_selected_row_differs_from_others(open_app, until, monkeypatch, theme) -> None:
-    monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("COLORTERM", raising=False)
-    async with open_app() as (app, pilot):
-        app.theme = theme
-        assert app.console.color_system == "standard"
-        await until(pilot, lambda: app.theme_variables["block-cursor-background"] == "#0000aa")
-        await pilot.pause()
-        table = app.picker.table
-        cursor, usual = table.get_component_rich_style("datatable--cursor"), table.rich_style
-        shown = [colour.downgrade(ColorSystem.STANDARD) for colour in (cursor.bgcolor, cursor.color, usual.bgcolor)]
-        assert len(set(shown)) == 3

@@ -56,30 +56,6 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, screen_
         await until(pilot, lambda: editor.text == TEXT.replace("two", "2", 1))
 
 
-@pytest.mark.further
-@pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_keys_of_a_bar_are_never_cut(open_app, until, screen_text, columns) -> None:
-    async with open_app(size=(columns, 30), problem="13") as (app, pilot):
-        for key, first in (("ctrl+f", "find-term"), ("ctrl+g", "line-number")):
-            await pilot.press(key)
-            await until(pilot, lambda: getattr(app.focused, "id", "") == first)  # noqa: B023
-            await pilot.press(*"12345678901234567890")
-            await until(pilot, lambda: "7890" in screen_text(app))  # the end of what is typed
-            bar = app.focused.parent.region
-            row = screen_text(app).splitlines()[bar.y]
-            assert "…" not in row[bar.x : bar.right]
-            await pilot.press("escape")
-
-
-@pytest.mark.further
-async def test_path_keeps_end_when_pane_changes_width(open_app, until, screen_text) -> None:
-    async with open_app(size=(100, 30), problem="13") as (app, pilot):
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "shift+F2 copies ─╯" in screen_text(app))
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: "kernel.py ─╯" in screen_text(app))
-
-
 async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "# " + " ".join(f"word{n}" for n in range(40)))
