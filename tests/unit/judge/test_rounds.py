@@ -113,7 +113,7 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
 
 
-def test_warm_up_has_batches_as_long_as_counted_ones() -> None:
+def test_counted_batches_are_no_longer_than_warm() -> None:
     getting_quicker = itertools.chain([200_000.0, 5000.0], itertools.repeat(300.0))
     machine = MadeMachine(kernel=MadeKernel(lambda calls: calls * next(getting_quicker)))
     rounds = machine.rounds()
