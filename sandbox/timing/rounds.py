@@ -297,7 +297,7 @@ class Rounds:
         pairs = self.pairs(batch, references)
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
-        self._pair_seconds = self.timer.monotonic() - started
+        self._pair_seconds = (self.timer.monotonic() - started) * len(self.references) / len(references)
         return pairs
 
     def round(self, counts: bool = True) -> bool:
