@@ -190,12 +190,10 @@ class KernelHeadline(Widget):
         f"headline--{name}" for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
     }
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.title = ""
-        self.meta = ""
-        self.file = ""
-        self.answer = Answer("NOT RUN YET", "muted")
+    title = ""
+    meta = ""
+    file = ""
+    answer = Answer("NOT RUN YET", "muted")
 
     def show(self, answer: Answer, title: str, meta: str, file: str) -> None:
         """Draws again only when something changed."""

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from arena.records.run_record import RunRecord
     from problems.specification import Problem
 
-WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
-"""Widths of the columns beside the title, in the order of their importance."""
-COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
-WANTED = {"house": 60, "best": 60, "device": 60, "class": 80, "collective": 80, "ranks": 80}
-"""Minimum width of the title beside each further column. A wider terminal never shows fewer columns."""
 DIGITS_WITHIN_S = 1.5
 """Digits typed within this time belong to one id."""
 
@@ -54,18 +49,6 @@ class ProblemRow:
 
 STATES = {"solved", "unsolved", "wrong", "slower", "faster"}
 
-_SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
-    "id": lambda row: row.problem.id,
-    "problem": lambda row: row.problem.title.lower(),
-    "class": lambda row: (row.problem.class_, row.problem.id),
-    "collective": lambda row: (row.problem.collectives[:1], row.problem.id),
-    "ranks": lambda row: (-len(row.problem.worlds), row.problem.id),
-    "you": lambda row: (-_standing_figure(row.standing), row.problem.id),
-    "house": lambda row: (-_standing_figure(row.house), row.problem.house_source is None, row.problem.id),
-    "best": lambda row: (-row.best.interval.low if row.best and row.best.interval else 0.0, row.problem.id),
-    "device": lambda row: (-row.best.world if row.best else 0, row.problem.id),
-}
-
 
 def _standing_figure(standing: Standing | None) -> float:
     if standing is None:
@@ -82,32 +65,78 @@ def ranks_words(worlds: list[int]) -> str:
     return ", ".join(map(str, worlds))
 
 
-def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
-    """Returns (columns that fit, width of the title) for `width` cells. A column has an empty cell on both sides.
+TITLE, EMPTY = "problem", "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: all of it that is not in the row's record."""
+
+    name: str
+    width: int
+    """Its width; for results, and for the problem's title, the least one."""
+    figure: Callable[[ProblemRow], Figure]
+    order: Callable[[ProblemRow], Any]
+    """What it is sorted by, before the problem's id."""
+    wanted: int = 0
+    """Minimum width of the title beside it; 0: it is always shown. A wider terminal never shows fewer columns."""
+    result: bool = False
+    """Whether it is left out while it is empty, and as wide as its words."""
+
+    def cell(self, row: ProblemRow, width: int) -> Figure:
+        words, style = self.figure(row)
+        return figures.cut(words, width), style
+
+
+COLUMNS = (
+    Column("id", 4, lambda row: (f"{row.problem.id:>3}", "muted"), lambda row: 0),
+    Column(TITLE, LEAST_TITLE, lambda row: (row.problem.title, PLAIN), lambda row: row.problem.title.lower()),
+    Column("class", 7, lambda row: (row.problem.class_, PLAIN), lambda row: row.problem.class_, 80),
+    Column(
+        "collective", 15, lambda row: (", ".join(row.problem.collectives) or EMPTY, "muted"),
+        lambda row: row.problem.collectives[:1], 80,
+    ),
+    Column("ranks", 10, lambda row: (ranks_words(row.problem.worlds), "muted"), lambda row: -len(row.problem.worlds), 80),
+    Column(
+        "you", 9, lambda row: figures.standing_words(row.standing), lambda row: -_standing_figure(row.standing), result=True
+    ),
+    Column(
+        "house", 8, lambda row: figures.standing_words(row.house),
+        lambda row: (-_standing_figure(row.house), row.problem.house_source is None), 60, True,
+    ),
+    Column(
+        "best", 9, lambda row: figures.best_words(row.best),
+        lambda row: -row.best.interval.low if row.best and row.best.interval else 0.0, 60, True,
+    ),
+    Column(
+        "device", 7, lambda row: (f"{row.best.device}×{row.best.world}" if row.best else EMPTY, "muted"),
+        lambda row: -row.best.world if row.best else 0, 60, True,
+    ),
+)  # fmt: skip
+"""From left to right. Of two with the same `wanted`, the left one is more important."""
+
+
+def columns_for(width: int, results: dict[str, int]) -> dict[Column, int]:
+    """Returns the columns that fit into `width` cells, with their widths. A column has an empty cell on both sides.
 
     results: the width of every column of results that is not empty.
     """
-    shown = ["id", "problem", *(["you"] if "you" in results else [])]
-    room = room_beside(width, [WIDTHS["id"], *([results["you"]] if "you" in results else [])])
-    for name, wanted in WANTED.items():
-        if name in ("house", "best", "device") and name not in results:
-            continue
-        if room - (cells := results.get(name, WIDTHS[name])) - 2 < wanted:
+    found, room = {}, room_beside(width, ())
+    for column in sorted(COLUMNS, key=lambda column: column.wanted):
+        cells = results.get(column.name, 0 if column.result else column.width)
+        if column.wanted and room - cells - 2 < column.wanted:
             break
-        shown.append(name)
-        room -= cells + 2
-    return [name for name in COLUMNS if name in shown], max(LEAST_TITLE, min(room, MOST_TITLE))
+        if cells and column.name != TITLE:
+            found[column] = cells
+            room -= cells + 2
+    title = max(LEAST_TITLE, min(room, MOST_TITLE))
+    return {each: found.get(each, title) for each in COLUMNS if each in found or each.name == TITLE}
 
 
 def result_widths(rows: list[ProblemRow]) -> dict[str, int]:
     """Returns the width of every column of results that is not empty."""
-    found = {
-        "you": [figures.standing_words(row.standing)[0] for row in rows if row.standing],
-        "house": [figures.standing_words(row.house)[0] for row in rows if row.house],
-        "best": [figures.best_words(row.best)[0] for row in rows if row.best],
-        "device": [f"{row.best.device}×{row.best.world}" for row in rows if row.best],
-    }
-    return {name: max(WIDTHS[name], *map(len, words)) for name, words in found.items() if words}
+    found = {column: [column.figure(row)[0] for row in rows] for column in COLUMNS if column.result}
+    return {column.name: max(column.width, *map(len, words)) for column, words in found.items() if {*words} - {EMPTY}}
 
 
 class ProblemTable(FigureTable):
@@ -133,13 +162,13 @@ class ProblemTable(FigureTable):
     def show(self, rows: list[ProblemRow], width: int) -> None:
         """Fills the table for a pane of `width` cells; the cursor stays on its problem."""
         kept = self.current
-        self.rows_shown = sorted(rows, key=_SORT_KEYS[self.sort_column])
-        results = result_widths(rows)
-        columns, title_width = columns_for(width, results)
-        heads = [f"{name} ▾" if name == self.sort_column else name for name in columns]
-        widths = [title_width if name == "problem" else results.get(name, WIDTHS.get(name)) for name in columns]
-        cells = [[self._cell(row, name, title_width) for name in columns] for row in self.rows_shown]
-        self.fill(heads, cells, widths, columns)
+        order = next(column.order for column in COLUMNS if column.name == self.sort_column)
+        self.rows_shown = sorted(rows, key=lambda row: (order(row), row.problem.id))
+        columns = columns_for(width, result_widths(rows))
+        names = [column.name for column in columns]
+        heads = [f"{name} ▾" if name == self.sort_column else name for name in names]
+        cells = [[column.cell(row, room) for column, room in columns.items()] for row in self.rows_shown]
+        self.fill(heads, cells, [*columns.values()], names)
         ids = [row.problem.id for row in self.rows_shown]
         if kept is not None and kept.id in ids:
             self.move_cursor(row=ids.index(kept.id), animate=False)
@@ -166,24 +195,3 @@ class ProblemTable(FigureTable):
         if not self.rows_shown or self.cursor_row >= len(self.rows_shown):
             return None
         return self.rows_shown[max(self.cursor_row, 0)].problem
-
-    def _cell(self, row: ProblemRow, column: str, width: int) -> Figure:
-        problem, best = row.problem, row.best
-        match column:
-            case "id":
-                return f"{problem.id:>3}", "muted"
-            case "problem":
-                return figures.cut(problem.title, width), PLAIN
-            case "class":
-                return problem.class_, PLAIN
-            case "collective":
-                return figures.cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–", "muted"
-            case "ranks":
-                return figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), "muted"
-            case "house":
-                return figures.standing_words(row.house)
-            case "best":
-                return figures.best_words(best)
-            case "device":
-                return f"{best.device}×{best.world}" if best else "–", "muted"
-        return figures.standing_words(row.standing)

@@ -214,9 +214,7 @@ def _size(request: web.Request) -> tuple[int, int]:
 class ShortLog(logging.StreamHandler[TextIO]):
     """Writes errors of connections to stderr, a bounded number of characters a minute."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._minute, self._records = 0, 0
+    _minute, _records = 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         minute = int(time.monotonic() // 60)

@@ -33,8 +33,7 @@ def bounded(width: int, height: int) -> tuple[int, int]:
 class Browser:
     """The browser's end: sends what an app writes to the socket of the tab that shows it; drops it without one."""
 
-    def __init__(self) -> None:
-        self.socket: web.WebSocketResponse | None = None
+    socket: web.WebSocketResponse | None = None
 
     async def write_bytes(self, data: bytes) -> None:
         """Sends data for the terminal."""

@@ -47,10 +47,8 @@ class SourceBar(Horizontal):
     SourceBar .keys { width: 1fr; min-width: 0; height: 1; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.source: text_lines.Searched | None = None
-        """The text that the bar is open for; None while it is closed."""
+    source: text_lines.Searched | None = None
+    """The text that the bar is open for; None while it is closed."""
 
     def open(self, source: text_lines.Searched) -> None:
         """Shows the bar for a text and focuses its first field."""

@@ -18,7 +18,7 @@ from screens.dialogs.questions import Choose, template_sentences
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
-from screens.picker.problem_table import WIDTHS, ProblemRow, columns_for
+from screens.picker.problem_table import ProblemRow, columns_for
 
 
 def stored(player: str, speedup: float) -> RunRecord:
@@ -215,15 +215,17 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
 def test_columns_of_results_fit_every_width() -> None:
     results = {"you": 14, "house": 12, "best": 9, "device": 7}
     for width in range(60, 240):
-        names, title = columns_for(width, results)
-        cells = [title if name == "problem" else results.get(name, WIDTHS.get(name, 0)) for name in names]
+        cells = columns_for(width, results).values()
         assert sum(cells) + 2 * len(cells) < width  # a cell on both sides of each, and the scrollbar
 
 
 def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
-    results = {"you": 9, "house": 9, "best": 9, "device": 7}
-    narrow = columns_for(78, results)[1]  # in 100 columns the card is below
-    assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # from 160 on it is beside
+    def title_of(width: int) -> int:
+        found = columns_for(width, {"you": 9, "house": 9, "best": 9, "device": 7})
+        return next(cells for column, cells in found.items() if column.name == "problem")
+
+    narrow = title_of(78)  # in 100 columns the card is below
+    assert all(title_of(width) >= narrow for width in (92, 112, 132))  # from 160 on it is beside
 
 
 async def test_index_that_cannot_be_used_leaves_problems(open_app, until, services, screen_text) -> None:

@@ -111,9 +111,7 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
     TITLE: ClassVar[str] = "Correctness"
     LETTER: ClassVar[str] = "c"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id)
-        self._shown: tuple[object, ...] = ()
+    _shown: tuple[object, ...] = ()
 
     def show(self, update: RunUpdate) -> None:
         """Draws again only when a rank or the width changed."""

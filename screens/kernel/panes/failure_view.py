@@ -65,9 +65,7 @@ class FailureOutput(PlainStatic):
     FailureOutput { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._text = ""
+    _text = ""
 
     def show(self, text: str) -> None:
         self._text = text
@@ -87,11 +85,9 @@ class FailureView(VerticalScroll):
         Binding("y", "copy", "copy the error"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._shown: Failure | None = None
-        self._of_other = False
-        self._place: tuple[str, int] | None = None
+    _shown: Failure | None = None
+    _of_other = False
+    _place: tuple[str, int] | None = None
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")

@@ -80,12 +80,10 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
     LETTER: ClassVar[str] = "t"
     SHOWN_AFTER_FAILURE: ClassVar[bool] = False
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id)
-        self.most_rows: int | None = None
-        """Most rows of the content; None: no limit."""
-        self._shown: tuple[object, ...] = ()
-        self._rows = 0
+    most_rows: int | None = None
+    """Most rows of the content; None: no limit."""
+    _shown: tuple[object, ...] = ()
+    _rows = 0
 
     def show(self, update: RunUpdate) -> None:
         """Draws again only when a round, the result or its advice arrived: a resize may draw it before its advice."""
