@@ -1,4 +1,4 @@
-"""NVLink connections between the GPUs, as the driver reports them."""
+"""NVLink connections between the GPUs, as the driver reports them. NvmlMissing is raised if it does not answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,11 +77,7 @@ class Topology:
 
 
 def topology(gpus: Sequence[Gpu]) -> Topology:
-    """Reads the connections from the driver. Takes milliseconds; up to 1 s for eight GPUs.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """Reads the connections from the driver. Takes milliseconds; up to 1 s for eight GPUs."""
     links = [_links(handle(gpu.index)) for gpu in gpus]
     addresses = [_address(ask("nvmlDeviceGetPciInfo", handle(gpu.index))) for gpu in gpus]
     pairs = []
@@ -101,11 +97,7 @@ def topology(gpus: Sequence[Gpu]) -> Topology:
 
 
 def fabric_is_up(gpu: Gpu) -> bool | None:
-    """Returns whether the GPU has joined an NVLink fabric, which multicast needs; None: not reported.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """Returns whether the GPU has joined an NVLink fabric, which multicast needs; None: not reported."""
     import pynvml
 
     info = pynvml.c_nvmlGpuFabricInfoV_t()

@@ -29,7 +29,7 @@ CONTINUATIONS = 4
 
 
 class ModelClient:
-    """Gets answers until its budget is spent. Use as an async context."""
+    """Gets answers until its budget is spent, or raises PlayerFailed. Use as an async context."""
 
     def __init__(self, name: str, model: ModelSettings, key: Key, budget: Budget) -> None:
         self.name = f"model:{name}"
@@ -48,11 +48,7 @@ class ModelClient:
         await self._stream.__aexit__()
 
     async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """Yields one answer. Continuations are joined to it: the texts of all pieces form the whole answer.
-
-        Raises:
-            PlayerFailed: there is no answer.
-        """
+        """Yields one answer. Continuations are joined to it: the texts of all pieces form the whole answer."""
         text = ""
         self.continued = 0
         while True:
@@ -141,11 +137,7 @@ class ModelClient:
     async def answer(
         self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
     ) -> ModelAnswer:
-        """Returns one whole answer. tell: called with every piece as it arrives.
-
-        Raises:
-            PlayerFailed: there is no answer.
-        """
+        """Returns one whole answer. tell: called with every piece as it arrives."""
         before = self.budget.spent
         text: list[str] = []
         calls = Calls()

@@ -149,7 +149,10 @@ class NoAnswer(PlayerFailed):
 
 
 class KernelAccess:
-    """What a player may call while it plays. Duels, sweeps and commands each have their own."""
+    """What a player may call while it plays. Duels, sweeps and commands each have their own.
+
+    `judge` and `build` raise ArenaError if the kernel could not be run.
+    """
 
     steps: int = 1
     """Maximum number of kernels to judge, or of answers of a model."""
@@ -162,18 +165,11 @@ class KernelAccess:
         """Judges a kernel. Blocks until the devices are free.
 
         name: shown in tracebacks.
-
-        Raises:
-            ArenaError: it could not be run.
         """
         raise NotImplementedError
 
     async def build(self, kernel: Kernel, name: str) -> Judgement:
-        """Compiles a kernel and calls it without timing it. This is not a submission.
-
-        Raises:
-            ArenaError: it could not be run.
-        """
+        """Compiles a kernel and calls it without timing it. This is not a submission."""
         raise NotImplementedError
 
     def began(self, header: TraceHeader) -> None:

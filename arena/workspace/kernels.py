@@ -120,7 +120,7 @@ def kernel_text(file: BinaryIO, name: str) -> str:
 
 
 class Workspace:
-    """The kernel files below one folder."""
+    """The kernel files below one folder. Whatever writes raises FolderUnwritable if that fails, and then changes no file."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -139,11 +139,7 @@ class Workspace:
         return first
 
     def note_open(self, problem: Problem, path: Path) -> None:
-        """Records which of the user's kernels is open. Does nothing for a file outside the workspace.
-
-        Raises:
-            FolderUnwritable: it was not recorded.
-        """
+        """Records which of the user's kernels is open. Does nothing for a file outside the workspace."""
         if path.parent == self.kernel_path(problem).parent and path != self.last_open(problem):
             with writing(path.parent):
                 write_atomically(path.parent / OPEN, path.name.encode())
@@ -173,7 +169,6 @@ class Workspace:
 
         Raises:
             UsageError: as `variant`.
-            FolderUnwritable: no copy was made.
         """
         new = self.variant(path, name.removesuffix("/"))
         new = new.with_suffix("") if name.endswith("/") else new
@@ -185,7 +180,6 @@ class Workspace:
 
         Raises:
             UsageError: as `variant` and `other_files`.
-            FolderUnwritable: the file or its draft could not be renamed.
         """
         new = self.variant(path, name)
         with writing(path.parent):
@@ -201,7 +195,6 @@ class Workspace:
 
         Raises:
             UsageError: there is a file of the new name.
-            FolderUnwritable: the file is unchanged.
         """
         with writing(path):
             if not new:
@@ -214,11 +207,7 @@ class Workspace:
         self.discard_draft(path / name)
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
-        """Writes the first kernel file from a starter text. Does not change an existing file.
-
-        Raises:
-            FolderUnwritable: the file could not be written.
-        """
+        """Writes the first kernel file from a starter text. Does not change an existing file."""
         path = self.kernel_path(problem, player)
         if not path.exists():
             self.save(path, text)
@@ -234,7 +223,6 @@ class Workspace:
 
         Raises:
             UsageError: the other files of the folder are not those of a kernel.
-            FolderUnwritable: the file was not changed.
         """
         make_folder(path.parent)
         file, drafted = (main_file(path), path) if name == MAIN else (path / name, path / name)
@@ -257,9 +245,6 @@ class Workspace:
         """Stores a kernel under its SHA-256 and returns the hash. Equal kernels are stored once.
 
         of: the kernel whose text it was. `kept_of` then lists it, even if it is never run.
-
-        Raises:
-            FolderUnwritable: it was not stored.
         """
         kernel = Kernel(text, files or {})
         path = self._revision_path(kernel.sha256)
@@ -324,9 +309,6 @@ class Workspace:
 
         Returns:
             Its file or folder.
-
-        Raises:
-            FolderUnwritable: it was not written.
         """
         name = f"revision-{kernel.sha256[:8]}"
         new = path.with_name(name if kernel.files else f"{name}.py")
@@ -352,11 +334,7 @@ class Workspace:
     # --- drafts --------------------------------------------------------------------------------------------
 
     def save_draft(self, path: Path, text: str) -> None:
-        """Stores unsaved text, so that a crash loses nothing.
-
-        Raises:
-            FolderUnwritable: the previous draft was not changed.
-        """
+        """Stores unsaved text, so that a crash loses nothing."""
         draft = self._draft_path(path)
         make_folder(draft.parent)
         with writing(draft.parent):

@@ -127,7 +127,7 @@ class GpuCounted(msgspec.Struct, frozen=True):
 
 
 class GpuCounters:
-    """Reads counters over one window at a time, from `begin` to `end`. A call takes milliseconds per GPU."""
+    """Reads counters over one window at a time, from `begin` to `end`. A call takes milliseconds a GPU, or raises NvmlMissing."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = gpus
@@ -137,11 +137,7 @@ class GpuCounters:
         self._energy: EnergyReader | None = None
 
     def begin(self) -> None:
-        """Begins a window.
-
-        Raises:
-            NvmlMissing: the driver did not answer.
-        """
+        """Begins a window."""
         self._traffic = [traffic(gpu) for gpu in self._gpus]
         self._samples = [_sample(gpu) for gpu in self._gpus]
         self._energy = EnergyReader(self._gpus)
@@ -149,11 +145,7 @@ class GpuCounters:
         self._begun = time.monotonic()
 
     def end(self) -> list[GpuCounted]:
-        """Ends the window; returns the counters by GPU.
-
-        Raises:
-            NvmlMissing: the driver did not answer.
-        """
+        """Ends the window; returns the counters by GPU."""
         seconds = time.monotonic() - self._begun
         assert self._energy is not None, "begin comes first"
         powers = self._energy.end()

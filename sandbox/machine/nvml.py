@@ -1,6 +1,7 @@
 """Reads the machine's GPUs from the driver through NVML, without torch or a CUDA context.
 
-A value that the driver does not support is None or "". A call takes microseconds to milliseconds.
+A value that the driver does not support is None or "". A call takes microseconds to milliseconds. All functions raise NvmlMissing
+if the driver does not answer.
 """
 
 import contextlib
@@ -97,30 +98,18 @@ def _by_place(gpus: Sequence[Gpu], number: str) -> Gpu | None:
 
 
 def compute_pids(gpu: Gpu) -> set[int]:
-    """Processes with a CUDA context on it; in a container at most the container's own.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """Processes with a CUDA context on it; in a container at most the container's own."""
     processes = ask("nvmlDeviceGetComputeRunningProcesses", handle(gpu.index))
     return {int(process.pid) for process in processes or ()}
 
 
 def memory_used_mib(gpu: Gpu) -> int:
-    """MiB of its memory in use by any process.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """MiB of its memory in use by any process."""
     return int(call("nvmlDeviceGetMemoryInfo", handle(gpu.index)).used) >> 20
 
 
 def near_cores(gpu: Gpu) -> set[int]:
-    """Cores near the GPU; empty if the driver has no value.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """Cores near the GPU; empty if the driver has no value."""
     words = ask("nvmlDeviceGetCpuAffinity", handle(gpu.index), _CORE_WORDS) or ()
     return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if int(word) >> bit & 1}
 
@@ -176,11 +165,7 @@ def says_lost(missing: NvmlMissing) -> bool:
 
 
 def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
-    """An integer field value (NVML_FI_...); None if the driver or GPU does not have it. scope: a link, or ALL_LINKS.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """An integer field value (NVML_FI_...); None if the driver or GPU does not have it. scope: a link, or ALL_LINKS."""
     values = ask("nvmlDeviceGetFieldValues", handle(gpu.index), [(number, scope)])
     if not values or values[0].nvmlReturn != 0:
         return None
@@ -201,11 +186,7 @@ class GpmSample:
 
 
 def gpm_sample(gpu: Gpu) -> GpmSample | None:
-    """The counters now; None if this driver, GPU or user does not have them.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """The counters now; None if this driver, GPU or user does not have them."""
     device = handle(gpu.index)
     support = ask("nvmlGpmQueryDeviceSupport", device)
     if support is None or not support.isSupportedDevice:
@@ -215,11 +196,7 @@ def gpm_sample(gpu: Gpu) -> GpmSample | None:
 
 
 def gpm_metrics(first: GpmSample, second: GpmSample, numbers: Sequence[int]) -> list[float | None]:
-    """Metrics (NVML_GPM_METRIC_...) between two samples; None for those that this GPU does not have.
-
-    Raises:
-        NvmlMissing: the driver did not answer.
-    """
+    """Metrics (NVML_GPM_METRIC_...) between two samples; None for those that this GPU does not have."""
     pynvml = _package()
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION

@@ -303,8 +303,8 @@ class TrustedRank(Rank):
     def doubtful(self, order: messages.CompareOutputs) -> list[int]:
         """The slots whose outputs are compared with the oracle, the same on all ranks (collective).
 
-        Of `order.slots` all, but beside references only those whose values are not exactly the baseline's. Of `order.beside` the
-        MOST_FAR that are farthest from the baseline's, of those in which some rank is not near.
+        Without references (`order.against` is None) these are all of `order.slots`; with them only those whose values differ from
+        the baseline's. Of `order.beside` come those that are not near the baseline's on some rank: the MOST_FAR farthest.
         """
         compared = sorted({*order.beside, *(order.slots if order.against is not None else ())})
         if not compared:

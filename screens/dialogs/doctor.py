@@ -46,9 +46,8 @@ class DoctorScreen(Dialog[None]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "back", "back")]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._findings: list[MachineFinding] = []
+    _findings: list[MachineFinding] | None = None
+    """None while it examines."""
 
     def compose(self) -> ComposeResult:
         with self.frame("Doctor", "esc back", VerticalScroll, "large reader"):
@@ -63,7 +62,7 @@ class DoctorScreen(Dialog[None]):
         self._show()
 
     def _show(self) -> None:
-        if not self._findings:
+        if self._findings is None:
             return
         if can_run(self._findings):
             words = Content.styled("Kernels can run here.", "$success")

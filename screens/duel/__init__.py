@@ -157,7 +157,10 @@ class DuelScreen(BaseScreen):
         title.update_if_new(duel_words.title(state, title.size.width))
         brief = self.size.width < NARROW
         self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, self.size.width < WIDE))
-        self._draw_result()
+        result = self.query_one("#duel-result", PlainStatic)
+        result.display = state.ended is not None
+        if state.ended is not None:
+            result.update_if_new(duel_words.result(state))
         for name in SIDES:
             side = state.side(name)
             over = state.ended is not None
@@ -176,13 +179,6 @@ class DuelScreen(BaseScreen):
                 self._draw_final(name)
             elif name != self.edits:
                 self._draw_source(name)
-
-    def _draw_result(self) -> None:
-        """Shows the result above the panes once the duel has ended."""
-        result = self.query_one("#duel-result", PlainStatic)
-        result.display = self.state.ended is not None
-        if result.display:
-            result.update_if_new(duel_words.result(self.state))
 
     def _draw_final(self, name: SideName) -> None:
         """Shows the kernel that counts, in place of the text that was written last."""

@@ -1,5 +1,6 @@
 """The bar of a replay: the position, and marks of events. A click seeks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -25,13 +26,11 @@ class SeekBar(Widget):
         at: float
         """Seconds since the duel began."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._length = 0.0
-        self._marks: list[SeekMark] = []
-        self._shown: tuple[float, str] = (0.0, "")
+    _length = 0.0
+    _marks: Sequence[SeekMark] = ()
+    _shown: tuple[float, str] = (0.0, "")
 
-    def open(self, length: float, marks: list[SeekMark]) -> None:
+    def open(self, length: float, marks: Sequence[SeekMark]) -> None:
         """Sets the length in seconds, and the marks. Of several marks on one cell, only the last is shown."""
         self._length, self._marks = length, marks
         self.refresh()

@@ -40,7 +40,10 @@ MEASURE_ON = (4, 16)
 
 
 class KernelSession:
-    """The state of one kernel for the kernel screen, and the operations on it."""
+    """The state of one kernel for the kernel screen, and the operations on it.
+
+    An operation that cannot be done raises ArenaError: files are unchanged then, and nothing was started.
+    """
 
     def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
         """`path` None means the user's own kernel in the workspace that was open last."""
@@ -77,11 +80,7 @@ class KernelSession:
     # --- the file ------------------------------------------------------------------------------------------
 
     def open(self, starter: str) -> str:
-        """Returns the text of the kernel file; writes `starter` if there is none. Blocks for milliseconds.
-
-        Raises:
-            ArenaError: the file can be neither read nor written.
-        """
+        """Returns the text of the kernel file; writes `starter` if there is none. Blocks for milliseconds."""
         workspace = self.services.workspace
         if not self.path.exists():
             draft = workspace.draft(self.path)
@@ -109,11 +108,7 @@ class KernelSession:
                 self._watcher.stop()
 
     async def save(self, text: str, name: str = MAIN, *, replace: bool = False) -> None:
-        """Writes a file of the kernel. replace: overwrites even one that cannot be read as text; a copy of it is kept.
-
-        Raises:
-            ArenaError: the file is unchanged.
-        """
+        """Writes a file of the kernel. replace: overwrites even one that cannot be read as text; a copy of it is kept."""
         if not replace and self.file_exists:
             await self.read_again()
         kernel = self.kernel.with_text(text, name)
@@ -126,11 +121,7 @@ class KernelSession:
         self.kernel = kernel
 
     async def read_again(self) -> None:
-        """Reads the kernel again: a file of its folder may have changed a moment ago.
-
-        Raises:
-            UsageError: it is no kernel any more.
-        """
+        """Reads the kernel again: a file of its folder may have changed a moment ago."""
         self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
 
     def draft_path(self, name: str) -> Path:
@@ -178,29 +169,18 @@ class KernelSession:
         await self.services.engine.cancel()
 
     def setting(self) -> events.Setting:
-        """Returns the setting of the next run.
-
-        Raises:
-            ArenaError: the choice does not fit the problem or this machine.
-        """
+        """Returns the setting of the next run. Raises ArenaError if the choice does not fit the problem or this machine."""
         return choose_setting(self.problem, self.choice, self.services.settings)
 
     async def run(self, kernel: Kernel, versus: events.Contender | None = None, *, queued: bool = False) -> None:
         """Starts a run of the kernel, which cancels a run in progress.
 
         versus: a kernel that replaces the baseline. queued: `queue` was called for this run, and perhaps `cancel`.
-
-        Raises:
-            ArenaError: nothing was started.
         """
         await self._judge(self._new_request(shown_name(self.path), kernel, str(self.path), versus), queued=queued)
 
     async def run_baseline(self) -> None:
-        """Starts a run of the baseline against itself, as `run` does.
-
-        Raises:
-            ArenaError: nothing was started.
-        """
+        """Starts a run of the baseline against itself, as `run` does."""
         await self._judge(self._new_request("baseline", Kernel(""), ""))
 
     @property
@@ -213,9 +193,6 @@ class KernelSession:
 
         Returns:
             The budget in seconds.
-
-        Raises:
-            ArenaError: nothing was started.
         """
         assert self._request is not None, "can_measure_on says whether there is one"
         factor = MEASURE_ON[min(self._longer, len(MEASURE_ON) - 1)]
@@ -226,11 +203,7 @@ class KernelSession:
         return request.budget_s
 
     async def judge_other_sizes(self) -> None:
-        """Judges the kernel of `state` at other sizes, and times it there if it was faster than the baseline.
-
-        Raises:
-            ArenaError: the runs could not be made.
-        """
+        """Judges the kernel of `state` at other sizes, and times it there if it was faster than the baseline."""
         request, result = self._judged, self.state.told
         assert request is not None, "can_measure_on says whether there is one"
         timed = result is not None and result.outcome == "faster" and request.versus is None
@@ -305,11 +278,7 @@ class KernelSession:
             self.waiting_since = run.last_at
 
     async def profile_request(self) -> tuple[ProfileRequest, str]:
-        """Returns a request to profile the saved kernel in the setting of the next run, and the kernel's SHA-256.
-
-        Raises:
-            ArenaError: there is no kernel file that can be read, or the choice does not fit.
-        """
+        """Returns a request to profile the saved kernel in the setting of the next run, and the kernel's SHA-256."""
         kernel = await asyncio.to_thread(read_kernel, self.path)
         setting = self.setting()
         request = ProfileRequest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -153,11 +153,9 @@ class ProblemTable(FigureTable):
         *(Binding(digit, f"go_to_id('{digit}')", "go to an id", show=False) for digit in "123456789"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.sort_column = "id"
-        self.rows_shown: list[ProblemRow] = []
-        self._digits, self._typed_at = "", 0.0
+    sort_column = "id"
+    rows_shown: Sequence[ProblemRow] = ()
+    _digits, _typed_at = "", 0.0
 
     def show(self, rows: list[ProblemRow], width: int) -> None:
         """Fills the table for a pane of `width` cells; the cursor stays on its problem."""

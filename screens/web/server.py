@@ -46,7 +46,7 @@ FONT_SIZES = (8, 32)
 
 
 class ArenaServer:
-    """Two pages: `/` is the owner's, `/watch` the spectators'."""
+    """Two pages: `/` is the owner's, `/watch` the spectators'. Serving raises MachineError if its address is not available."""
 
     def __init__(self, plan: ServePlan) -> None:
         self.plan = plan
@@ -146,11 +146,7 @@ class ArenaServer:
         await asyncio.gather(*(close_socket(socket, b"the server has ended") for socket in list(self._sockets)))
 
     async def live(self) -> int:
-        """Serves until a signal comes. Returns the exit code.
-
-        Raises:
-            MachineError: the address or the port is not available.
-        """
+        """Serves until a signal comes. Returns the exit code."""
         over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def signalled(code: int) -> None:
@@ -165,11 +161,7 @@ class ArenaServer:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
-        """Serves during the block; yields the port.
-
-        Raises:
-            MachineError: the address or the port is not available.
-        """
+        """Serves during the block; yields the port."""
         runner = web.AppRunner(
             self._make_app(), access_log=None, shutdown_timeout=LEAVE_S, keepalive_timeout=HEAD_S, lingering_time=0
         )
@@ -227,10 +219,6 @@ class ShortLog(logging.StreamHandler[TextIO]):
 
 
 def serve(plan: ServePlan) -> int:
-    """Serves until it is interrupted. Returns the exit code.
-
-    Raises:
-        MachineError: the address or the port is not available.
-    """
+    """Serves until it is interrupted. Returns the exit code."""
     logging.getLogger().addHandler(ShortLog())
     return asyncio.run(ArenaServer(plan).live())

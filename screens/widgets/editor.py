@@ -84,9 +84,9 @@ class Editor(Source):
         self._vim = Vim(_REGISTERS, self.indent_width)
         self._vim_shown = self.selection
         """What vim selected last; the mouse and other keys may have moved it since."""
-        self._saved, self._saved_plain = "", ""
-        """The file's text, and the same with the line ends of the editor."""
-        self._gone = False
+        self.saved_text, self._saved_plain = "", ""
+        """The file's text as last read or saved, and the same with the line ends of the editor."""
+        self.gone = False
         """Whether the file was deleted since."""
 
     @property
@@ -95,22 +95,12 @@ class Editor(Source):
 
         Compared anew, as a change's message may come after the next key.
         """
-        return self._gone or self.text != self._saved_plain
-
-    @property
-    def gone(self) -> bool:
-        """Whether the file was deleted since it was last read or saved."""
-        return self._gone
-
-    @property
-    def saved_text(self) -> str:
-        """The text of the file, as last read or saved."""
-        return self._saved
+        return self.gone or self.text != self._saved_plain
 
     @property
     def file_text(self) -> str:
         """The text with the line ends of the file."""
-        return self._saved if self.text == self._saved_plain else with_line_ends(self.text, self._saved)
+        return self.saved_text if self.text == self._saved_plain else with_line_ends(self.text, self.saved_text)
 
     def open_saved(self, text: str) -> None:
         """Shows a file for the first time. Undo goes back to it, or to text that was typed before it was loaded."""
@@ -131,12 +121,12 @@ class Editor(Source):
 
     def mark_saved(self, text: str) -> None:
         """Records that `text` is on disk."""
-        self._saved, self._saved_plain = text, plain(text)
-        self._gone = False
+        self.saved_text, self._saved_plain = text, plain(text)
+        self.gone = False
 
     def mark_gone(self) -> None:
         """Records that the file was deleted: the text is unsaved."""
-        self._gone = True
+        self.gone = True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disables writing while the editor is read-only, as for another player's kernel."""

@@ -1,6 +1,6 @@
 """The last line of a screen: its keys, as many as fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -86,11 +86,9 @@ class KeyLine(Widget):
 
     ALLOW_SELECT: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._keys: list[ShownKey] = []
-        self._under: ShownKey | None = None
-        """The key below the mouse."""
+    _keys: Sequence[ShownKey] = ()
+    _under: ShownKey | None = None
+    """The key below the mouse."""
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)

@@ -137,13 +137,11 @@ class LineChart(Widget):
 
     DEFAULT_CSS = "LineChart { height: 1fr; text-wrap: nowrap; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._lines: tuple[ChartLine, ...] = ()
-        self._until = 1.0
-        self._empty: tuple[str, ...] = ()
-        self._scale = (0.9, 1.1)
-        self._axis: Callable[[float], str] = str
+    _lines: tuple[ChartLine, ...] = ()
+    _until = 1.0
+    _empty: tuple[str, ...] = ()
+    _scale = (0.9, 1.1)
+    _axis: Callable[[float], str] = str
 
     def plot(
         self,

@@ -18,7 +18,7 @@ DRAFT_AFTER_S = 1.0
 
 
 class KernelBuffer:
-    """Holds the editors, because their texts are still needed while the screen is unmounted."""
+    """Holds the editors, because their texts are still needed while the screen is unmounted. Raises as `KernelSession`."""
 
     def __init__(self, session: KernelSession, editor: Editor) -> None:
         self.session = session
@@ -49,21 +49,13 @@ class KernelBuffer:
         return {name: editor for name, editor in self.editors.items() if editor.dirty}
 
     async def current(self) -> Kernel:
-        """The same, after reading the folder: a file in it may have changed a moment ago.
-
-        Raises:
-            UsageError: it is no kernel any more.
-        """
+        """The same, after reading the folder: a file in it may have changed a moment ago."""
         if self.session.path.is_dir():
             await self.session.read_again()
         return self.kernel
 
     async def open(self, over: str = "") -> None:
-        """Reads the file into the editor, then replaces it by `over`, unsaved. Undo restores a draft, then the file.
-
-        Raises:
-            ArenaError: the file can be neither read nor written.
-        """
+        """Reads the file into the editor, then replaces it by `over`, unsaved. Undo restores a draft, then the file."""
         self.editor.open_saved(await asyncio.to_thread(self.session.open, starter(self.session.problem, "baseline")))
         if not over:
             return
@@ -84,11 +76,7 @@ class KernelBuffer:
         return self.editors[name]
 
     async def save(self, *, replace: bool = False) -> None:
-        """Writes every file whose text is unsaved, or kernel.py. replace: as in `KernelSession.save`.
-
-        Raises:
-            ArenaError: the file is unchanged.
-        """
+        """Writes every file whose text is unsaved, or kernel.py. replace: as in `KernelSession.save`."""
         for name, editor in (self._unsaved() or {MAIN: self.editor}).items():
             text = editor.file_text
             await self.session.save(text, name, replace=replace)
@@ -99,9 +87,6 @@ class KernelBuffer:
         """Renames a file of the kernel's folder, or adds it if it has this name already; without a new name, deletes it.
 
         Saves unsaved texts first. The history keeps a file that is deleted.
-
-        Raises:
-            ArenaError: the file is unchanged.
         """
         if name not in texts_of(self.kernel):
             await self.session.save("", name)
@@ -183,11 +168,7 @@ class KernelBuffer:
         await asyncio.to_thread(self.keep_drafts, {name: each.file_text for name, each in self._unsaved().items()})
 
     def keep_drafts(self, unsaved: dict[str, str] | None = None) -> None:
-        """Keeps unsaved texts, so that a crash loses nothing. Deletes the draft of a text that equals its file again.
-
-        Raises:
-            ArenaError: the previous draft is unchanged.
-        """
+        """Keeps unsaved texts, so that a crash loses nothing. Deletes the draft of a text that equals its file again."""
         if unsaved is None:
             unsaved = {name: each.file_text for name, each in self._unsaved().items()}
         for name in self._drafts.keys() - unsaved.keys():
