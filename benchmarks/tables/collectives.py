@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from arena.errors import UsageError
 from arena.machine.facts import visible_gpus
-from arena.workspace.named_kernels import COPY_ENGINE, GRAPH, WINDOWS
+from arena.workspace.named_kernels import COPY_ENGINE, GRAPH, HOUSE, WINDOWS
 from benchmarks.rows import PlannedRun, RunRow
 from benchmarks.tables import gpu_runs
 from benchmarks.tables.gpu_runs import measured, on_gpus
@@ -44,7 +44,7 @@ KERNELS: dict[int, dict[str, Sequence[str]]] = {
 }
 """The sizes at which each kernel is run. A run takes about five seconds, so only informative sizes are listed."""
 GEMM = 13
-GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda")
+GEMM_KERNELS = (GRAPH, HOUSE)
 
 
 conclude = gpu_runs.conclude

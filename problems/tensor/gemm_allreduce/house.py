@@ -41,7 +41,7 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
         in_blocks(A_local.contiguous(), B_local, result, more, team)
         return result
     if (team.world - 1) * nbytes > ONE_BARRIER:
-        return example("gemm_allreduce_cuda")(A_local, B_local)
+        return example("allreduce_two_shot_cuda")(torch.mm(A_local, B_local))
     box = boxes(shape[0] * shape[1], A_local.dtype, team, on_gpu=True)
     product = A_local.new_empty(shape)
     at_once(A_local, B_local, product, box, team)

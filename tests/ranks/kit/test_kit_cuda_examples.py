@@ -11,7 +11,7 @@ from typing import Any
 import cuda_on_cpu as emulation
 import pytest
 import torch
-from exact_collectives import check_calls, check_products
+from exact_collectives import check_calls
 
 import sandbox.kit
 from sandbox.kit import symm
@@ -29,7 +29,6 @@ COLLECTIVES = {
     "reducescatter_cuda": "reduce_scatter",
 }
 ONE_SHOT = "allreduce_one_shot_cuda"
-GEMMS = ["gemm_allreduce_cuda"]
 TURNS = 5  # more turns than a ring has buffers
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 
@@ -103,24 +102,6 @@ def test_collective_examples_at_size_that_fills_grid(worlds, blocks, rows):
     worlds.run(run_large, 3, blocks, rows, PKB_SYMM_BYTES=str(256 << 20))
 
 
-def run_gemms(rank: int, world: int) -> None:
-    for name in GEMMS:
-        kernel = _example(name)
-        kernel.SMALLEST = 1024  # so that even small products are split into chunks
-        for dtype, sizes in (
-            (torch.float32, (37, 29, 16)),
-            (torch.float32, (64, 24, 8)),
-            (torch.bfloat16, (5, 3, 64)),
-            (torch.bfloat16, (96, 40, 16)),
-        ):
-            check_products(kernel, dtype, sizes, rank, world, TURNS)
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_gemm_examples(worlds, world):
-    worlds.run(run_gemms, world)
-
-
 def test_every_cuda_example_is_tested():
     paths = [*KIT.glob("examples/*_cuda.py"), *KIT.glob("shmem/examples/*.py")]
-    assert {path.stem for path in paths} == {*COLLECTIVES, *GEMMS, ONE_SHOT}
+    assert {path.stem for path in paths} == {*COLLECTIVES, ONE_SHOT}
