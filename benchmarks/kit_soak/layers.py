@@ -84,7 +84,7 @@ def routed(team: Team, number: int, chance: random.Random) -> Call:
         sum(weights[:, owner, None] * _through(x.double(), mlp) for owner, mlp in enumerate(mlps))
     )
     own, room = mlps[team.rank], _room(expected, dtype)
-    return lambda: apart(moe_layer(x, router, bias, lambda: own, experts, top_k, team, large), expected, room)
+    return lambda: apart(moe_layer(x, router, bias, own, experts, top_k, team, large), expected, room)
 
 
 def cut(team: Team, number: int, chance: random.Random) -> Call:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.experts import Mlp, Projection, moe_layer
+from sandbox.kit.blocks.experts import moe_layer
 
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
 
@@ -40,18 +40,9 @@ def solution(
     Each projection p has factors A [r, in] and B [out, r] and becomes p(x) + (x Aᵀ) Bᵀ. Returns [T, H]: for every token the
     sum over its top_k experts of the router's probability times the owner's MLP.
     """
-
-    def mlp() -> Mlp:
-        gate = adapted(gate_proj, lora_gate_A, lora_gate_B)
-        up = adapted(up_proj, lora_up_A, lora_up_B)
-        return gate, up, adapted(down_proj, lora_down_A, lora_down_B)
-
-    team = symm.team(group)
-    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, team, LARGE)
-
-
-def adapted(layer: torch.nn.Linear, a: torch.Tensor, b: torch.Tensor) -> Projection:
-    """Returns the weight [out, in] plus b [out, r] times a [r, in], and the bias; in float32 the sum is left to the MLP."""
-    if layer.weight.element_size() > 2:
-        return layer.weight, layer.bias, a, b
-    return torch.addmm(layer.weight, b, a), layer.bias
+    mlp = (
+        (gate_proj.weight, gate_proj.bias, lora_gate_A, lora_gate_B),
+        (up_proj.weight, up_proj.bias, lora_up_A, lora_up_B),
+        (down_proj.weight, down_proj.bias, lora_down_A, lora_down_B),
+    )
+    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, symm.team(group), LARGE)

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.experts import Mlp, moe_layer
+from sandbox.kit.blocks.experts import moe_layer
 
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
 
@@ -28,9 +28,5 @@ def solution(
 
     Returns [T, H]: for every token the sum over its top_k experts of the router's probability times the owner's MLP.
     """
-
-    def mlp() -> Mlp:
-        return (gate_proj.weight, gate_proj.bias), (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
-
-    team = symm.team(group)
-    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, team, LARGE)
+    mlp = (gate_proj.weight, gate_proj.bias), (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
+    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, symm.team(group), LARGE)

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.experts import Mlp, moe_layer
+from sandbox.kit.blocks.experts import moe_layer
 from sandbox.kit.symmetric_memory.team import Team
 
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
@@ -31,10 +31,7 @@ def solution(
     Without a group and with fewer experts than ranks, every num_experts consecutive ranks are a sub-group with all
     experts.
     """
-
-    def mlp() -> Mlp:
-        return (gate_proj.weight, gate_proj.bias), (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
-
+    mlp = (gate_proj.weight, gate_proj.bias), (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
     return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, team_of(group, num_experts))
 
 

@@ -3,9 +3,7 @@
     from sandbox.kit import symm
     from sandbox.kit.blocks.experts import moe_layer
 
-    def mlp():
-        return (gate.weight, gate.bias), (up.weight, up.bias), (down.weight, down.bias)
-
+    mlp = (gate.weight, gate.bias), (up.weight, up.bias), (down.weight, down.bias)
     out = moe_layer(x, router_weight, router_bias, mlp, num_experts=64, top_k=8, team=symm.team(group))
 
 A token is sent to a rank once, even if several of its experts are there, and their weights are added up.
@@ -30,6 +28,7 @@ from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.columns import kernel_for as column_kernels
 from sandbox.kit.blocks.columns import stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join, mark
+from sandbox.kit.recorded import recorded
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(cuda_text("experts"))
@@ -49,7 +48,7 @@ Mlp = tuple[Projection, Projection, Projection]
 """gate H -> I, up H -> I, down I -> H."""
 
 
-def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> torch.Tensor:
+def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> None:
     """Writes rows [n, in] times the transposed weight, plus the bias and the branch, into out [n, out]."""
     weight, bias, *factors = projection
     if bias is None:
@@ -59,7 +58,6 @@ def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> to
     if factors:
         a, b = factors
         out.addmm_(rows @ a.t(), b.t())
-    return out
 
 
 def activate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
@@ -70,6 +68,12 @@ def activate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
     blocks = min(max(-(-z.numel() * z.element_size() // (16 * THREADS)), 1), WANTED)
     addresses = up.data_ptr(), factor.data_ptr(), z.data_ptr()
     kernel_for(z.dtype).gate[blocks, THREADS](*addresses, *z.shape, up.stride(0), z.stride(0))
+
+
+def merged(mlp: Mlp) -> Mlp:
+    """An MLP whose branches are added to the weights in 16 bits, for many rows. In float32 they stay: short sums are exact."""
+    whole = [(w, b, *f) if not f or w.itemsize > 2 else (torch.addmm(w, f[1], f[0]), b) for w, b, *f in mlp]
+    return whole[0], whole[1], whole[2]  # type: ignore[return-value]
 
 
 def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
@@ -86,7 +90,7 @@ def moe_layer(
     hidden_states: torch.Tensor,
     gate_weight: torch.Tensor,
     gate_bias: torch.Tensor | None,
-    mlp: Callable[[], Mlp],
+    mlp: Mlp,
     num_experts: int,
     top_k: int,
     team: Team,
@@ -96,38 +100,55 @@ def moe_layer(
 
     For every token, it is the sum over its top_k experts of the router's probability times the MLP of the expert's
     owner. T is the same on all members. gate_weight [E, H], gate_bias [E] or None: the router of this rank's tokens;
-    expert e belongs to member e // (E / W). mlp(): returns this rank's MLP; from `large` bytes on, when tokens are sent
-    during products, it is called after they were queued. Collective; uses the team's signal slots 0..127 and SLOT with
-    their own numbers (px_turn in px.cuh).
+    expert e belongs to member e // (E / W). mlp: this rank's. From `large` bytes on, tokens are sent during products.
+    Collective; uses the team's signal slots 0..127 and SLOT with their own numbers (px_turn in px.cuh).
     """
     x = hidden_states.reshape(-1, hidden_states.shape[-1]).contiguous()
     out = torch.empty_like(x)
-    if num_experts == 1 or not x.numel():  # a single expert is chosen with probability 1
-        gated_mlp(x, mlp(), out)
+    if not x.numel():
         return out
-    if not x.is_cuda:
-        logits = F.linear(x, gate_weight, gate_bias)
-        return _on_cpu(x, _weights(logits, num_experts, top_k, team.world), mlp(), team)
+    if not x.is_cuda and num_experts > 1:
+        return _on_cpu(x, F.linear(x, gate_weight, gate_bias), num_experts, top_k, merged(mlp), team)
+    pulled = team.world > 1 and x.nbytes < large
+    write = write_layer if pulled or num_experts == 1 else write_layer.function
+    write(x, (gate_weight, gate_bias), mlp, out, team, num_experts, top_k, pulled)
+    return out
+
+
+@recorded
+def write_layer(
+    x: torch.Tensor,
+    router: tuple[torch.Tensor, torch.Tensor | None],
+    mlp: Mlp,
+    out: torch.Tensor,
+    team: Team,
+    experts: int,
+    top_k: int,
+    pulled: bool,
+) -> None:
+    """Writes the layer's output for x [T, H] to out, on GPUs. pulled: all ranks get all tokens; the host waits for nothing."""
+    if experts == 1:  # chosen with probability 1
+        gated_mlp(x, merged(mlp), out)
+        return
     (tokens, width), kernels = x.shape, kernel_for(x.dtype)
     weights = torch.empty((tokens, team.world), dtype=torch.float32, device=x.device)
 
     def routed(arrived: torch.Tensor | int) -> None:
-        logits = F.linear(x, gate_weight, gate_bias)
         blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
-        kernels.route_tokens[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, num_experts, top_k)
+        logits = F.linear(x, *router)
+        kernels.route_tokens[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, experts, top_k)
 
     places: torch.Tensor | int = 0
-    pulled = team.world > 1 and x.nbytes < large
     if pulled:
         # One buffer each is enough: before a rank stores in `arrived`, all ranks have finished the MLP of the call
         # before, and before it writes `outputs`, all ranks have finished their sums.
         arrived = team.empty((team.world, *x.shape), x.dtype, "experts: arrived")
         outputs = team.empty((team.world, *x.shape), x.dtype, "experts: outputs")
         routed(arrived)
-        gated_mlp(arrived.view(-1, width), mlp(), outputs.view(-1, width))
+        gated_mlp(arrived.view(-1, width), merged(mlp), outputs.view(-1, width))
     else:
         column_kernels(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
-        if 1 - math.comb(num_experts - num_experts // team.world, top_k) / math.comb(num_experts, top_k) >= ALL_GO:
+        if 1 - math.comb(experts - experts // team.world, top_k) / math.comb(experts, top_k) >= ALL_GO:
             all_rows = [x] * team.world
             outputs = _beside_products(x, all_rows, [tokens] * team.world, mlp, team, lambda: routed(0))
         else:
@@ -141,14 +162,13 @@ def moe_layer(
     words = tokens * -(-width * x.element_size() // 16)
     blocks = min(-(-words // THREADS), BLOCKS if pulled else WANTED)
     kernels.combine_owners[blocks, THREADS](team.px, outputs, weights, places, out, tokens, width, int(pulled))
-    return out
 
 
 def _beside_products(
     x: torch.Tensor,
     sent: Sequence[torch.Tensor],
     received: Sequence[int],
-    mlp: Callable[[], Mlp],
+    mlp: Mlp,
     team: Team,
     meanwhile: Callable[[], None],
 ) -> torch.Tensor:
@@ -172,7 +192,7 @@ def _beside_products(
             stream_barrier(arrived, team, SLOT)
             ready.append(mark())
     meanwhile()
-    own_mlp = mlp()
+    own_mlp = merged(mlp)  # after the copies have been queued
     if half:
         gated_mlp(own[:half], own_mlp, returned[rank, :half])
     made = []  # kept until the copies have read it
@@ -192,14 +212,11 @@ def _beside_products(
     return returned
 
 
-def _weights(logits: torch.Tensor, experts: int, top_k: int, world: int) -> torch.Tensor:
-    """For every token and rank, the sum of the token's top_k probabilities of the rank's experts: [T, W] float32."""
-    chosen, ids = torch.topk(F.softmax(logits, dim=-1), top_k, dim=-1)
-    return torch.zeros(len(logits), world).scatter_add_(1, ids // (experts // world), chosen.float())
-
-
-def _on_cpu(x: torch.Tensor, weights: torch.Tensor, mlp: Mlp, team: Team) -> torch.Tensor:
+def _on_cpu(x: torch.Tensor, logits: torch.Tensor, experts: int, top_k: int, mlp: Mlp, team: Team) -> torch.Tensor:
     """Does the same on CPU ranks: owners read the tokens that chose them, and the tokens' ranks read the results."""
+    likely, ids = torch.topk(F.softmax(logits, dim=-1), top_k, dim=-1)
+    # For every token and rank, the sum of the token's top_k probabilities of the rank's experts.
+    weights = torch.zeros(len(x), team.world).scatter_add_(1, ids // (experts // team.world), likely.float())
     tokens, shares = team.peers(team.stage(x, "experts: tokens")), team.peers(team.stage(weights, "experts: weights"))
     outputs = team.out((team.world, *x.shape), x.dtype, "experts: outputs", ring=2)
     results = team.peers(outputs)
