@@ -4,6 +4,8 @@ import torch
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
+from sandbox.kit.recorded import recorded
+from sandbox.kit.symmetric_memory.team import Team
 
 SOURCE = r"""
 // Stores the values of 16 codes, code * scale, from element `first` of `to` on.
@@ -71,30 +73,40 @@ extern "C" __global__ void __launch_bounds__(512) all_gather_codes(Px px, const 
 kernel_for = cuda.lazy(SIXTEEN + E4M3 + SOURCE)
 BLOCKS, THREADS, PARTS = 132, 512, 8
 """A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> Pair:
     """flat_param_shard [P], amax_history [16] bfloat16 -> (the FP8-rounded shards of all ranks in order [W·P], history [16]).
 
     Each rank has its own scale. The result has the same bits as a gather of rounded shards.
     """
     if not flat_param_shard.is_cuda:
         return in_torch(flat_param_shard, amax_history)
-    kernel = kernel_for(flat_param_shard.dtype).all_gather_codes
+    kernel_for(flat_param_shard.dtype)  # before the ranks exchange: see `cuda.lazy`
     x, n = flat_param_shard.contiguous(), flat_param_shard.numel()
-    history, scale = next_scale(x, amax_history)
     words = -(-n // 16)
     blocks = min(max(-(-words // THREADS), 1), BLOCKS)
-    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
     # Two of each are enough: a rank sends in call e+2 only after all ranks have begun call e+1.
     codes = symm.out((symm.world, words, 16), torch.uint8, "codes", ring=2)
     scales = symm.out((symm.world, blocks), torch.float32, "scales", ring=2)
-    full = x.new_empty(symm.world * n)
-    kernel[blocks, THREADS](symm.px, x, scale, codes.data_ptr(), scales, full, n, words, parts)
-    return full, history
+    results = x.new_empty(symm.world * n), torch.empty_like(amax_history)
+    write(x, amax_history.contiguous(), (codes, scales), results, symm.connect())
+    return results
 
 
-def in_torch(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+@recorded
+def write(x: torch.Tensor, before: torch.Tensor, room: Pair, results: Pair, team: Team) -> None:
+    """Writes the results for the history before. room: codes and scales."""
+    (codes, scales), (full, history) = room, results
+    _, scale = next_scale(x, before, history)
+    (_, words, _), blocks = codes.shape, scales.shape[1]
+    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
+    kernel = kernel_for(x.dtype).all_gather_codes[blocks, THREADS]
+    kernel(team.px, x, scale, codes.data_ptr(), scales, full, x.numel(), words, parts)
+
+
+def in_torch(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> Pair:
     """Computes `solution` on CPU ranks; each rank reads the codes of all ranks."""
     history, scale = next_scale(flat_param_shard, amax_history)
     codes = (flat_param_shard.float() / scale).to(torch.float8_e4m3fn).view(torch.uint8)

@@ -4,6 +4,8 @@ import torch
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
+from sandbox.kit.recorded import recorded
+from sandbox.kit.symmetric_memory.team import Team
 
 SOURCE = r"""
 // The whole block calls this: quantises words low to high of each owner's chunk, and stores the codes at the owner.
@@ -75,31 +77,40 @@ extern "C" __global__ void __launch_bounds__(512) reduce_scatter_codes(Px px, co
 kernel_for = cuda.lazy(SIXTEEN + E4M3 + SOURCE)
 BLOCKS, THREADS, PARTS = 132, 512, 8
 """A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> Pair:
     """flat_grads [W·P], amax_history [16] bfloat16 -> (the mean over ranks of the FP8-rounded gradients [P], history [16]).
 
     Each rank has its own scale. Sums are float32 and rounded once.
     """
     if not flat_grads.is_cuda:
         return in_torch(flat_grads, amax_history)
-    kernel = kernel_for(flat_grads.dtype).reduce_scatter_codes
+    kernel_for(flat_grads.dtype)  # before the ranks exchange: see `cuda.lazy`
     x, n = flat_grads.contiguous(), flat_grads.numel() // symm.world
-    history, scale = next_scale(x, amax_history)
     words = -(-n // 16)
     blocks = min(max(-(-words // THREADS), 1), BLOCKS)
-    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
     # Two of each are enough: a rank sends in call e+2 only after all ranks have begun call e+1.
     codes = symm.out((symm.world, words, 16), torch.uint8, "codes", ring=2)
     scales = symm.out((symm.world, blocks), torch.float32, "scales", ring=2)
-    shard = x.new_empty(n)
-    inverse = 1 / symm.world
-    kernel[blocks, THREADS](symm.px, x, scale, codes.data_ptr(), scales, shard, n, words, parts, inverse)
-    return shard, history
+    results = x.new_empty(n), torch.empty_like(amax_history)
+    write(x, amax_history.contiguous(), (codes, scales), results, symm.connect())
+    return results
 
 
-def in_torch(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+@recorded
+def write(x: torch.Tensor, before: torch.Tensor, room: Pair, results: Pair, team: Team) -> None:
+    """Writes the results for the history before. room: codes and scales."""
+    (codes, scales), (shard, history) = room, results
+    _, scale = next_scale(x, before, history)
+    (_, words, _), blocks = codes.shape, scales.shape[1]
+    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
+    kernel = kernel_for(x.dtype).reduce_scatter_codes[blocks, THREADS]
+    kernel(team.px, x, scale, codes.data_ptr(), scales, shard, shard.numel(), words, parts, 1 / team.world)
+
+
+def in_torch(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> Pair:
     """Computes `solution` on CPU ranks; the owner reads the codes of all ranks."""
     history, scale = next_scale(flat_grads, amax_history)
     codes = (flat_grads.float() / scale).to(torch.float8_e4m3fn)

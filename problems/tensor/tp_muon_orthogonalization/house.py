@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.recorded import recorded
 
 kernels = cuda.lazy(r"""
 // Writes 1 / the Frobenius norm of all ranks' x to `inverse`. partial: [blocks]; done: a counter, 0 before and after; boxes: as
@@ -157,14 +158,22 @@ def solution(
     triples = cycle * (steps // len(cycle))
     team = symm.team(group)
     if x.numel() and x.is_cuda and x.dtype == torch.bfloat16:
-        return on_gpus(x.contiguous(), triples, partition_dim, team)
+        given = x.contiguous()
+        result = torch.empty_like(given)
+        write_orthogonal(given, result, triples, partition_dim, team)
+        return result
     return in_torch(x, triples, partition_dim, team)
 
 
-def on_gpus(
-    x: torch.Tensor, triples: list[tuple[float, float, float]], partition_dim: int, team: symm.Team
-) -> torch.Tensor:
-    """Keeps X in float32 from step to step; rounds factors to float16, whose mantissa is as long as TF32's."""
+@recorded
+def write_orthogonal(
+    x: torch.Tensor,
+    result: torch.Tensor,
+    triples: list[tuple[float, float, float]],
+    partition_dim: int,
+    team: symm.Team,
+) -> None:
+    """Writes the result on GPUs. Keeps X in float32 from step to step; rounds factors to float16, with TF32's mantissa."""
     device, n, m = x.device, x.numel(), x.shape[1 - partition_dim]
     words = -(-m * m // 8)
     own = team.empty(words * 8, torch.float16, "own Gram matrix")
@@ -174,7 +183,6 @@ def on_gpus(
     gram, sums = own[: m * m].view(m, m), total[: m * m].view(m, m)
     wide = torch.empty(x.shape, dtype=torch.float32, device=device)
     narrow = torch.empty(x.shape, dtype=torch.float16, device=device)
-    result = torch.empty_like(x)
     norm = torch.empty(BLOCKS + 1, dtype=torch.float32, device=device)
     inverse = norm[BLOCKS:]
     polynomial = torch.empty_like(sums)
@@ -196,7 +204,6 @@ def on_gpus(
         last = result if step == len(triples) - 1 else 0
         scale = 1 / (POLYNOMIAL_SCALE * X_SCALE)
         kernel.update[blocks, THREADS](product, n, a, scale, wide, narrow, X_SCALE, last)
-    return result
 
 
 def wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

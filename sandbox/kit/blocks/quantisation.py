@@ -37,11 +37,14 @@ def _counter(device: torch.device) -> torch.Tensor:
     return torch.zeros(1, dtype=torch.int32, device=device)  # zero again after every launch
 
 
-def next_scale(values: torch.Tensor, history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def next_scale(
+    values: torch.Tensor, history: torch.Tensor, rolled: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(history after appending max |values| and dropping its oldest entry, [H] bfloat16; scale [1] float32).
 
     values: any shape, bfloat16, float16 or float32; history: [H] bfloat16. The scale is the largest entry of the new history,
-    at least 1e-12, over 448: so it may be a little below max |values| / 448. On GPUs one launch.
+    at least 1e-12, over 448: so it may be a little below max |values| / 448. On GPUs one launch. rolled: where GPUs write
+    the new history; by default new memory.
     """
     if not values.is_cuda:
         latest = values.abs().amax().to(history.dtype)
@@ -49,7 +52,7 @@ def next_scale(values: torch.Tensor, history: torch.Tensor) -> tuple[torch.Tenso
         return rolled, rolled.amax().clamp(min=SMALLEST_MAXIMUM).float().reshape(1) / LARGEST_CODE
     flat, device = values.contiguous(), values.device
     blocks = min(max(-(-flat.nbytes // (64 * THREADS)), 1), BLOCKS)
-    rolled = torch.empty_like(history)
+    rolled = torch.empty_like(history) if rolled is None else rolled
     numbers = torch.empty(blocks + 1, dtype=torch.float32, device=device)  # the blocks' maxima, then the scale
     least = float(torch.tensor(SMALLEST_MAXIMUM).to(history.dtype))
     by_product = int(divides_by_product(device))
