@@ -114,7 +114,7 @@ class Turns:
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
-        self._left_over = False
+        self._left_over = self._beside_others = False
         self._revealed: Counter[tuple[int, str]] = Counter()
         """Batches that could be watched, by side and clock."""
         self._well_compared = 0
@@ -264,6 +264,8 @@ class Turns:
     def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
         """Notes other GPU work right before a batch. It counts against the kernel that launched it, if the owner is known."""
         own = side.observations
+        if foreign_us > FOREIGN_US and self.kind.used_by_others(side.worlds[0].spec.gpus):
+            self._beside_others = True
         if len(self.kernels) == 1:
             observations = self.kernels[0].observations
             assert observations is not None
@@ -467,6 +469,9 @@ class Turns:
             assert observations is not None
             verdict = Verdict.BASELINE_DISTURBED
             fault = observations.stopped_activity.fault(other) or observations.foreign_work.fault
+            if fault == observations.foreign_work.fault != "" and self._beside_others:
+                advice = "The kernel is not at fault. Run it again when no other program uses these GPUs."
+                raise HarnessFailed(f"other programs use these GPUs: {fault}", advice)
             late = observations.after_done
             if not fault and late.is_fault and not self.kind.on_gpus:
                 verdict = Verdict.LATE_OUTPUT

@@ -1,10 +1,12 @@
 """The kinds of device for ranks, by the value of `--device`."""
 
+import contextlib
+import os
 import time
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
-from sandbox.machine import nvml, scheduling
+from sandbox.machine import nvml, processes, scheduling
 from sandbox.machine.devices.kind import DeviceKind, Pace
 from sandbox.machine.placement import RankGpu, rank_gpus
 
@@ -76,6 +78,15 @@ class Cuda(DeviceKind):
             # `doctor` reports that NVML is missing. The oracle world's next call still detects a broken GPU.
             return str(missing) if nvml.says_lost(missing) else ""
         return ""
+
+    def used_by_others(self, gpus: Sequence[RankGpu]) -> bool:
+        """As in the base. Processes of other containers are not seen."""
+        with contextlib.suppress(nvml.NvmlMissing):
+            numbers = {rank.minor for rank in gpus}
+            there = set().union(*(nvml.compute_pids(gpu) for gpu in nvml.gpus() if gpu.minor in numbers))
+            own = set(processes.tree(os.getpid()))
+            return bool(there - own) and bool(there & own)  # else the driver counts in another PID namespace
+        return False
 
 
 class Cpu(DeviceKind):

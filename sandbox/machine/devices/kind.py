@@ -137,6 +137,10 @@ class DeviceKind:
         """The fault that prevents the next run on these GPUs, in one line; else empty. killed: process ids of the ranks."""
         return ""
 
+    def used_by_others(self, gpus: Sequence[RankGpu]) -> bool:
+        """Whether a program that is none of this process's descendants has a context on these GPUs."""
+        return False
+
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """Sets priorities of the threads of a world's ranks (process ids) before timing, if that helps."""
 

@@ -243,6 +243,14 @@ def test_device_work_before_batches_disturbs_them(side: int, name: str) -> None:
     assert {key.split(",")[0] for key in rounds.samples().foreign_us} == {"contender", "baseline"}
 
 
+def test_other_programs_work_is_not_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = looking(machine, lambda order: 300.0)
+    monkeypatch.setattr(rounds.turns.kind, "used_by_others", lambda gpus: True)
+    with pytest.raises(HarnessFailed, match="other programs use these GPUs"):
+        rounds.measure()
+
+
 def test_work_behind_closed_gate_is_seen_as_well() -> None:
     machine = MadeMachine("made-gpu")
     rounds = looking(

@@ -62,6 +62,14 @@ def test_killed_world_must_be_gone_from_its_gpus(ask):
     assert ask(health, PID_3=4711) == ""
 
 
+def test_only_other_programs_are_others(ask):
+    others = "(setattr(os, 'getpid', lambda: 4711), cuda.used_by_others(rank_gpus(2)))[1]"
+    assert ask(others, PID=4711, PID_1=4712) == "True"
+    assert ask(others, PID=4711, PID_1=4711, PID_3=4712) == "False"  # the last one is no GPU of the world
+    assert ask(others, PID=4712, PID_1=4713) == "False"  # the driver's numbers are those of another namespace
+    assert ask(others, INIT=-9) == "False"
+
+
 def test_a_gpu_that_is_not_sound_is_named(ask):
     health = "cuda.gpu_fault(rank_gpus(2), set(), 0.05)"
     assert ask(health, RECOVERY_1=1) == "GPU 1: the driver asks for a reset of the GPU"
