@@ -128,9 +128,11 @@ def _app_at(word: str) -> click.Command:
     @click.pass_context
     def open_there(ctx: click.Context, kernel: Path | None) -> None:
         if kernel is not None:
-            from arena.workspace.kernels import read_kernel
+            from arena.workspace.kernels import main_file, read_kernel
 
             kernel = read_kernel(kernel).path.absolute()
+            if not main_file(kernel).is_file():
+                raise UsageError(f"{kernel} is no plain file", f"`{PROGRAM} run {word} {kernel}` reads it once")
         ctx.exit(_open_app(display_of(ctx), problem.slug, kernel))
 
     words = f"Open the app at {problem.id} · {problem.title}, with KERNEL, a file or folder of your own."

@@ -15,9 +15,12 @@ import io
 import json
 import os
 import re
+import select
 import shutil
+import stat
 import time
 import tokenize
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 KERNEL_BYTES = 4 << 20
 """Maximum size of a kernel file. A larger file is refused."""
+PIPE_S = 5.0
+"""Longest wait until something is written into a named pipe."""
 
 OPEN = ".open"
 """The file with the name of the kernel that was open last, beside the kernels."""
@@ -85,7 +90,7 @@ def read_kernel(path: Path) -> KernelFile:
                     f"{path} has no {MAIN}", f"name a Python file, or a folder whose {MAIN} has solution()"
                 )
             files = other_files(path)
-        with main_file(path).open("rb") as file:
+        with open(main_file(path), "rb", opener=_open) as file:
             text = kernel_text(file, str(path))
         if fault := fault_in(Kernel(text, files)):
             raise UsageError(f"{path}: {fault}", ADVICE)
@@ -97,6 +102,16 @@ def read_kernel(path: Path) -> KernelFile:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
     return KernelFile(path, text, kernel_hash(text, files), files, shown_name(path))
+
+
+def _open(path: str, flags: int) -> int:
+    """Opens a file for reading. Raises UsageError for a named pipe into which nothing is written, and OSError."""
+    file = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(file, True)
+    if stat.S_ISFIFO(os.fstat(file).st_mode) and not select.select([file], [], [], PIPE_S)[0]:
+        os.close(file)
+        raise UsageError(f"nothing was written into the pipe {path} within {PIPE_S:.0f} s", "name a file")
+    return file
 
 
 def kernel_text(file: BinaryIO, name: str) -> str:
@@ -113,7 +128,11 @@ def kernel_text(file: BinaryIO, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         with suppress(SyntaxError, ValueError, LookupError):
-            encoding = "utf-16" if data[:2] == b"\xff\xfe" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+            encoding = (
+                "utf-16"
+                if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE)
+                else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+            )
             return data.decode(encoding)
         advice = "save it as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
         raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", advice) from None

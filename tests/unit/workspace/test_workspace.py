@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -33,12 +34,25 @@ def test_a_kernel_may_name_its_encoding(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_bytes("# -*- coding: latin-1 -*-\n# Grüße\n".encode("latin-1"))
     assert read_kernel(path).text.endswith("# Grüße\n")
-    path.write_bytes("# Grüße\n".encode("utf-16"))
-    assert read_kernel(path).text == "# Grüße\n"
+    for encoding in ("utf-16-le", "utf-16-be"):
+        path.write_bytes("\ufeff# Grüße\n".encode(encoding))
+        assert read_kernel(path).text == "# Grüße\n"
     for line in ("", "# -*- coding: klingon -*-", "# -*- coding: ascii -*-", "# -*- coding: rot13 -*-"):
         path.write_bytes(f"{line}\n# Grüße\n".encode("latin-1"))
         with pytest.raises(UsageError, match="not UTF-8 text"):
             read_kernel(path)
+
+
+def test_pipe_is_read_unless_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kernel.py"
+    os.mkfifo(path)
+    monkeypatch.setattr("arena.workspace.kernels.PIPE_S", 0.1)
+    with pytest.raises(UsageError, match="nothing was written"):
+        read_kernel(path)
+    writing = os.open(path, os.O_RDWR)
+    os.write(writing, b"x = 1\n")
+    Timer(0.1, os.close, [writing]).start()
+    assert read_kernel(path).text == "x = 1\n"
 
 
 def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
@@ -145,7 +159,7 @@ def test_special_file_is_written_to_and_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "no kernel file"), (b"\xfe\xff", "UTF-8"), (b"x" * (5 << 20), "MiB")],
+    [(None, "no kernel file"), (b"\xfe\xfd", "UTF-8"), (b"x" * (5 << 20), "MiB")],
     ids=["missing", "no UTF-8", "too large"],
 )
 def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | None, words: str) -> None:
