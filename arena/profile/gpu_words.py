@@ -116,8 +116,8 @@ def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
     """Lists the times between a kernel's stamps and of the host in compiled functions, one line per rank."""
     return [
-        f"rank {each.rank}: between stamps, and of the host in compiled functions, µs, medians: "
-        + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
+        f"rank {each.rank}: between stamps, and of the host in compiled functions, µs, medians, share of the call: "
+        + ", ".join(f"{name} {us:,.1f} ({100 * us / each.call_us:.0f} %)" for name, us in each.stamps.items())
         for each in found
         if each.stamps
     ]

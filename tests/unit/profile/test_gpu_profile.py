@@ -67,7 +67,7 @@ def test_stamps_are_medians_of_blocks_and_calls() -> None:
     work += [("op", "C++ add", 1.0, 8.0), ("op", "aten::mm", 10.0, 20.0)]
     found = gpu_ranks(WorldProfile([report(0, work)]), LEAST)
     assert found[0].stamps == {"0 to 1": 40.0, "C++ add": 8.0}
-    assert [line.partition("medians: ")[2] for line in gpu_words.stamp_lines(found)] == ["0 to 1 40.0, C++ add 8.0"]
+    assert gpu_words.stamp_lines(found)[0].endswith("medians, share of the call: 0 to 1 40.0 (4 %), C++ add 8.0 (1 %)")
     assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
     assert lane(typical_call([report(0, work)]), 0, 10) == "░" * 9 + "·"
     events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
