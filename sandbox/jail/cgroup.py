@@ -74,6 +74,12 @@ class Group:
         stat = os.pread(self._descriptor("cpu.stat"), 256, 0)
         return int(stat.partition(b"usage_usec ")[2].split()[0]) / 1e6
 
+    def memory(self) -> int:
+        """Bytes of memory that are charged to it; 0 if they are not counted."""
+        with contextlib.suppress(OSError):
+            return int(os.pread(self._descriptor("memory.current"), 32, 0))
+        return 0
+
     def _descriptor(self, name: str) -> int:
         """The open file of this name. Raises OSError if the group is gone."""
         if name not in self._open:

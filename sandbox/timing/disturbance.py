@@ -3,6 +3,7 @@
 A kernel: activity of its processes while they are stopped, and changed priorities. Other programs: ranks that wait for a core.
 """
 
+import os
 from collections.abc import Callable, Sequence
 
 from sandbox.machine import processes
@@ -14,6 +15,9 @@ from sandbox.worlds.world import World
 
 STOPPED_SECONDS, STOPPED_SHARE = 200e-6, 0.02
 """CPU time that stopping itself takes in one stop: seconds, and share of the stop."""
+FREED_A_SECOND, HELD_BY_A_CORE = 6 << 30, 1 << 20
+"""Bytes that a thread of the operating system frees in a second (measured: 256 MiB in 40 ms), and those that each core may give
+back of what it holds for a control group."""
 DISTURBED, DISTURBED_SHARE = 2, 0.1
 """Number and share of stops with more CPU time above which there is a fault."""
 WAITED_FROM = 0.3
@@ -35,7 +39,8 @@ class StoppedActivity:
 
     def note(self, before: Activity, after: Activity, seconds: float) -> None:
         """Adds a stop of this many seconds, from the activity at its beginning and end."""
-        used = after.cpu_seconds - before.cpu_seconds
+        freed = before.memory - after.memory - HELD_BY_A_CORE * (os.cpu_count() or 1)
+        used = after.cpu_seconds - before.cpu_seconds + max(freed, 0) / FREED_A_SECOND
         started = len(after.pids - before.pids)
         self.count += 1
         if started or used > max(STOPPED_SECONDS, STOPPED_SHARE * seconds):

@@ -32,6 +32,8 @@ class Activity:
     cpu_seconds: float
     pids: frozenset[int] = field(default_factory=frozenset)
     """The present processes; empty if a control group stops the world, because it also stops new ones."""
+    memory: int = 0
+    """Bytes of memory, where a control group counts them. The operating system's own threads free the files of lost sockets."""
 
 
 class ByGroup:
@@ -58,7 +60,7 @@ class ByGroup:
 
     def activity(self) -> Activity:
         """The activity of the world so far."""
-        return Activity(self._group.cpu_seconds())
+        return Activity(self._group.cpu_seconds(), memory=self._group.memory())
 
     def meter(self) -> Callable[[], float]:
         """A function that returns the CPU seconds of the known processes since this call."""

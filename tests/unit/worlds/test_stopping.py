@@ -213,6 +213,13 @@ def test_fault_needs_some_rests_and_a_tenth():
     assert stopped_activity.disturbed == 3
 
 
+@pytest.mark.parametrize(("freed", "disturbed"), [(1 << 20, 0), (1 << 30, 1)])
+def test_memory_freed_for_a_stopped_kernel_counts(freed, disturbed):
+    stopped_activity = StoppedActivity()
+    stopped_activity.note(Activity(1.0, memory=2 << 30), Activity(1.0, memory=(2 << 30) - freed), 0.01)
+    assert stopped_activity.disturbed == disturbed
+
+
 def test_unknown_processes_are_stopped_in_turn(monkeypatch):
     trees, told = iter([[1, 7], [1, 7, 8], [1, 7, 8]]), []
     monkeypatch.setattr(processes, "pause", lambda pids: told.append(set(pids)))
