@@ -207,11 +207,6 @@ def agent_interpreter() -> Path:
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
-def _agent_paths() -> list[Path]:
-    paths = (Path(sys.base_prefix).resolve(), agent_interpreter())
-    return [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
-
-
 def _bubblewrap(
     name: str,
     readable: tuple[Path, ...],
@@ -256,7 +251,11 @@ def _bubblewrap(
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
-    shown = [*(program_paths() if caps is None else _agent_paths()), *(path.resolve() for path in readable)]
+    own = program_paths()
+    if caps is not None:
+        paths = (Path(sys.base_prefix).resolve(), agent_interpreter())
+        own = [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
+    shown = [*own, *(path.resolve() for path in readable)]
     for path in shown:
         for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
             if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):

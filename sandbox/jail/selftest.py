@@ -68,9 +68,15 @@ def _files(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return True
 
     return {
-        "has_stray_descriptors": lambda: any(_is_open(fd) for fd in range(3, 4096)),
+        "has_stray_descriptors": lambda: any(
+            _works(lambda: fcntl.fcntl(fd, fcntl.F_GETFD) >= 0)  # noqa: B023
+            for fd in range(3, 4096)
+        ),
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
-        "reads_environment": lambda: "PKB_CANARY" in str(os.environ) or _environ_leaks(),
+        "reads_environment": lambda: (
+            "PKB_CANARY" in str(os.environ)
+            or any(_works(lambda: b"PKB_CANARY" in path.read_bytes()) for path in Path("/proc").glob("[0-9]*/environ"))  # noqa: B023
+        ),
         "writes_system": lambda: _writable("/usr/pkb-canary"),
         "writes_program": lambda: _writable(f"{__file__}.canary"),
         "changes_modes": changes_modes,
@@ -85,24 +91,6 @@ def _writable(path: str) -> bool:
     file.write_text("x")
     file.unlink()
     return True
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        fcntl.fcntl(fd, fcntl.F_GETFD)
-    except OSError:
-        return False
-    return True
-
-
-def _environ_leaks() -> bool:
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if b"PKB_CANARY" in path.read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 # --- processes -------------------------------------------------------------------------------------------

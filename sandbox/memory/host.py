@@ -50,11 +50,6 @@ BEGUN_AT = REPORT_BYTES - 8
 """Offset of a 64-bit count of the calls that a rank has begun in a batch."""
 
 
-def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
-    """A small shared file for the text of a rank's failure."""
-    return output_arena(size, "pkb-report")
-
-
 def map_input(fd: int) -> "ctypes.Array[ctypes.c_ubyte]":
     """Read-only mapping of an input arena; a write is a segmentation fault."""
     return _map(fd, mmap.PROT_READ)

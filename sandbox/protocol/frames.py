@@ -16,7 +16,7 @@ import time
 from enum import IntEnum
 from typing import NamedTuple
 
-from sandbox.memory.host import report_page
+from sandbox.memory.host import output_arena
 
 MAGIC = 0xA7E5
 _FRAME = struct.Struct("<HBBIq")
@@ -134,7 +134,7 @@ class GatePage:
 
     def __init__(self, ranks: int) -> None:
         """Creates the page. `fd` goes to every rank of the world."""
-        self.fd, self.page = report_page(mmap.PAGESIZE)
+        self.fd, self.page = output_arena(mmap.PAGESIZE, "pkb-gate")
         self.ranks = ranks
         self.epoch = 0
 

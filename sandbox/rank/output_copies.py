@@ -9,7 +9,7 @@ wrong.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -111,8 +111,11 @@ class OutputCopies:
 
     def finish(self) -> None:
         """Copies and releases the held results. Called at the end of a batch, before the device is synchronized."""
-        if self._held and not self._noop and start_at_same_address([*zip(*self._held, strict=True), *self._between]):
-            self.reuses = self.lost = True
+        if self._held and not self._noop:  # a quick check: whether tensors of two results start at the same address
+            results = [*zip(*self._held, strict=True), *self._between]
+            each = [{tensor.data_ptr() for tensor in result if tensor.numel()} for result in results]
+            if len(set().union(*each)) < sum(map(len, each)):
+                self.reuses = self.lost = True
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
         if self._watching:
@@ -136,12 +139,6 @@ class OutputCopies:
             tensors = slot.tensors_of(result) or []
             self._alive.append(tensors)
             self._bytes += sum(tensor.nbytes for tensor in tensors)
-
-
-def start_at_same_address(results: Iterable[Sequence[torch.Tensor]]) -> bool:
-    """Whether tensors of two results start at the same address. A quick check for timed batches."""
-    each = [{tensor.data_ptr() for tensor in result if tensor.numel()} for result in results]
-    return len(set().union(*each)) < sum(map(len, each))
 
 
 def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:

@@ -288,7 +288,11 @@ class TrustedRank(Rank):
         self.device.free_blocks(CACHED_BYTES)
         if order.against is not None:
             arenas.poison(order.against)
-        self.reply(order, _first_wrong(findings))
+        right = sum(finding.verdict is Verdict.PASS for finding in findings)
+        findings.sort(key=lambda finding: finding.verdict is not Verdict.PASS)
+        self.reply(
+            order, findings[: right + 1]
+        )  # one wrong one, so that all places show one iteration's wrong elements
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
@@ -342,12 +346,6 @@ class TrustedRank(Rank):
     def plain(self, index: int) -> Output:
         """The baseline's outputs on the iteration of a slot (collective)."""
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))
-
-
-def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
-    """The right findings, and the first of the others, so that all places show one iteration's wrong elements."""
-    right = [finding for finding in findings if finding.verdict is Verdict.PASS]
-    return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]
 
 
 def _differing(tensors: Leaves, others: Leaves) -> list[str]:

@@ -268,14 +268,12 @@ class Exchange:
         done = self.await_all(world, Kind.DONE, limit)
         ended = self._after_done(world, stops, copied)
         if world is self.contender:
-            self._note_memory([answer.value for answer in done])
+            reports = [answer.value for answer in done]
+            self.reuses |= any(reports)
+            if LOST in reports and self.phase == "time" and not self.lost:
+                self.lost = True
+                raise OutputsLost
         return ended
-
-    def _note_memory(self, reports: Sequence[int]) -> None:
-        self.reuses |= any(reports)
-        if LOST in reports and self.phase == "time" and not self.lost:
-            self.lost = True
-            raise OutputsLost
 
     def _after_done(self, world: World, stops: bool, copied: tuple[int, int] | None) -> int:
         if not self.sealed:

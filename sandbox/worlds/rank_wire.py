@@ -84,7 +84,7 @@ class RankWire:
             undo.callback(os.close, write)
             os.set_blocking(read, False)
             mine.setblocking(False)
-            report_fd, report = memory.report_page()
+            report_fd, report = memory.output_arena(memory.REPORT_BYTES, "pkb-report")
             undo.pop_all()
         return cls(rank, trusted, mine, read, report), RankEnds(other.detach(), report_fd, write)
 
