@@ -86,7 +86,7 @@ def number_option(
 
     def checked(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
         if value is not None and not (least <= value <= most and math.isfinite(value)):  # NaN fails every comparison
-            raise click.BadParameter(f"{value:g} is not {words}", ctx, param)
+            raise click.BadParameter(f"{value:.15g} is not {words}", ctx, param)
         return value
 
     told, shown = f"{help}  [{words}]", default is not None

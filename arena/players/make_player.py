@@ -240,10 +240,10 @@ def make_player_or_file(word: str, owner: str, task: Task, setup: PlayerSetup) -
         UsageError: as `make_player`, or the player has no kernel for this task, or the file cannot be read.
         MachineError: as `make_player`.
     """
-    if word in NAMED or word.startswith((MODEL, AGENT, FILE)):
+    path = Path(word).expanduser().absolute()
+    if word in NAMED or word.startswith((MODEL, AGENT, FILE)) or (word.isidentifier() and not path.exists()):
         player = make_player(word, setup)
     else:
-        path = Path(word).expanduser().absolute()
         read_kernel(path)
         player = FilePlayer(user_name(owner), path)
     player.check(task)

@@ -72,6 +72,8 @@ def parse_player(word: str) -> PlayerName:
         return PlayerName(PlayerKind(kind), name)
     if colon and kind == PlayerKind.AGENT:
         raise UsageError("no program is named", "give a path, or a command that begins with one: ./my_agent.py --fast")
+    if word == "you":
+        raise UsageError("you play in the app", "press F8 at a kernel there; here name your kernel's file")
     raise UsageError(f"{word!r} names no player", f"use {', '.join(NAMED)}, model:NAME, agent:NAME or file:DIR")
 
 

@@ -163,6 +163,7 @@ BAD_USAGE = [
     (["sweep", "--resume"], ["no sweep to resume"]),
     (["sweep", "--resume", "--name", "x"], ["no sweep 'x'"]),
     (["sweep", "--players", "nobody"], ["names no player"]),
+    (["duel", "1", "--left", "you", "--right", "house"], ["you play in the app"]),
     (["sweep", "--players", "baseline", "--name", "a/b"], ["cannot be a sweep's name"]),
     (["sweep", "--problems", "category:none"], ["no category"]),
     (["duel", "1", "--left", "house"], ["--right"]),
