@@ -1,7 +1,9 @@
 """The oracle world and the references, on simulated worlds: what happens to them after a run, a cancel and a kill."""
 
+import itertools
+
 import pytest
-from made_kernels import Fault, MadeKernel
+from made_kernels import Fault, MadeKernel, MadeOracle
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
 from sandbox.machine.devices.kind import DISTINCT_SECONDS, MOST_DISTINCT
@@ -28,6 +30,12 @@ def test_stage_keeps_measured_slots_and_limits() -> None:
     assert pool.oracle.prepare(setting) is stage
     assert pool.oracle.prepare(machine.setting(dtype="float32")) is not stage
     assert len(machine.started["baseline"]) == 1
+
+
+def test_fullest_device_limits_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, rooms = MadeMachine(), itertools.cycle([3, 1])
+    monkeypatch.setattr(MadeOracle, "references", property(lambda _: next(rooms)))
+    assert machine.pool().oracle.prepare(machine.setting()).most_references == 1
 
 
 def test_unsealed_arenas_are_smaller_where_kind_says_so() -> None:
@@ -88,6 +96,8 @@ def test_references_leave_last_problem_before_oracle_opens_next() -> None:
     assert not pool.references.are_loaded(pool.oracle.prepared, 2)
     assert all(world.has_open(other) for world in worlds)
     assert pool.oracle.is_prepared(setting)
+    pool.oracle.drop()
+    assert not pool.oracle.is_prepared(setting)
 
 
 def test_worlds_across_runs_are_replaced_after_some_problems() -> None:

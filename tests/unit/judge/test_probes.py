@@ -8,7 +8,7 @@ from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, Reveal
+from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     HELD_SECONDS,
@@ -157,6 +157,24 @@ def test_output_that_belongs_to_old_inputs_ends_run() -> None:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
     assert failed.value.failure.message.endswith(NOT_ITS_OWN)
+
+
+@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
+def test_duel_compares_probes_of_both(side: int) -> None:
+    machine = made(rival=MadeKernel(noisy(700.0)))
+
+    def finding(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
+        probes = not order.slots and len(order.beside) < rounds.calls // 2  # timed batches are compared whole
+        return wrong() if order.side == side and probes else right()
+
+    machine.oracle.finding = finding
+    rounds = machine.rounds(rival="rival.py")
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    assert failed.value.side == side
+    assert failed.value.failure.message.endswith(
+        (NOT_YET, NOT_ITS_OWN, OF_A_PEER.format(rank=0), OF_A_PEER.format(rank=1))
+    )
 
 
 def test_only_unbegun_calls_get_other_inputs() -> None:

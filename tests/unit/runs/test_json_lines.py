@@ -41,6 +41,22 @@ def test_a_torn_line_is_cut_before_the_next(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"x":1}\n{"x":2}\n'
 
 
+def test_file_of_another_process_is_closed_again(tmp_path: Path) -> None:
+    held = LineFile(tmp_path / "a", LOCK_EX | LOCK_NB)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(BlockingIOError):
+        LineFile(tmp_path / "a", LOCK_EX | LOCK_NB)
+    assert os.listdir("/proc/self/fd") == before
+    held.close()
+
+
+def test_a_long_file_is_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "FOLLOW_BYTES", 20)
+    (tmp_path / "a").write_bytes(b'{"x":1}\n' * 6)
+    follower = Follower(tmp_path / "a")
+    assert [len(list(follower.more())) for _ in range(3)] == [3, 3, 0]
+
+
 def test_a_partial_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:3], at))

@@ -115,6 +115,15 @@ def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> 
         assert failure_of(wires)[:2] == ("PROTOCOL", 0)
 
 
+def test_compiling_counts_while_it_lasts(clock: SimpleNamespace) -> None:
+    with wires_of() as (wires, theirs):
+        for kind in (Kind.COMPILING, Kind.COMPILED):
+            theirs.ranks[0].sendall(frames.encode(kind))
+            theirs.serve()
+            clock.now += 3.0
+            assert wires.compile_seconds == 3.0
+
+
 def test_unheard_ranks_wait_with_frames_and_prints() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[0].sendall(frames.encode(Kind.DONE))
