@@ -7,7 +7,7 @@ from stored_runs import record
 from arena.cli.output import compact, counted, print_report, rendered
 from arena.records.run_record import OtherSize, RunRecord, holds
 from sandbox.protocol.events import Interval, Microseconds, Speedup
-from sandbox.protocol.result import Energy, SideEnergy
+from sandbox.protocol.result import Energy, Errors, SideEnergy
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 
@@ -73,6 +73,13 @@ def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> 
 def test_without_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(None))
     assert "device time: 1" not in capsys.readouterr().out
+
+
+def test_errors_stand_beside_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(msgspec.structs.replace(report(None), error=Errors(1.8e-3, 4e-3, 1.7e-3, 3.9e-3), paper_rule="match"))
+    out = capsys.readouterr().out
+    assert "rms 1.80e-03 (the baseline's 1.70e-03), largest 4.00e-03 (the baseline's 3.90e-03)\n" in out
+    assert "paper rule: match\n" in out
 
 
 def test_energy_has_line_with_its_error_or_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,17 +3,22 @@
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_kernels import Fault, MadeKernel
 from made_machine import PROBLEM, MadeGpu, MadeMachine, Pool
 
+from sandbox.jail import kernel_cache
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
 from sandbox.referee.awaiting import Stopped
 from sandbox.worlds.contenders import SPARES
 from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.first_process import wrapped_for
 from sandbox.worlds.world import State
+from sandbox.worlds.world_process import WorldProcess
 
 
 def tend(machine: MadeMachine, pool: Pool, seconds: float = 3.0) -> None:
@@ -204,3 +209,21 @@ def test_contender_of_baseline_becomes_spare_if_possible() -> None:
     world.check_memory()
     pool.contenders.keep()
     assert pool.contenders.spares == []
+
+
+def test_without_a_jail_kernels_share_the_users_cache(tmp_path: Path) -> None:
+    machine = MadeMachine()
+    machine.pool().contenders.prepare_spare(machine.setting())
+    with wrapped_for(machine.started["spare"][0].spec, ["true"], tmp_path) as wrapped:
+        assert wrapped.env["PKB_KERNEL_CACHE"] == str(kernel_cache.prepared())
+
+
+@pytest.mark.parametrize(("jail", "kept"), [("none", []), ("full", [(7, "digest")])])
+def test_jailed_worlds_artefacts_are_kept(jail: str, kept: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    harvested: list[Any] = []
+    monkeypatch.setattr(kernel_cache, "harvest", lambda pid, folder, digest: harvested.append((pid, digest)))
+    profile = SimpleNamespace(inside=lambda path: path)
+    spec = SimpleNamespace(trusted=False, jail=SimpleNamespace(name=jail, profile=profile))
+    world = SimpleNamespace(_spec=spec, _first=SimpleNamespace(tree=lambda: [1, 7]), _folder=SimpleNamespace(path="x"))
+    WorldProcess.keep_compiled(world, "digest")  # type: ignore[arg-type]
+    assert harvested == kept
