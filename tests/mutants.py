@@ -363,8 +363,9 @@ def main() -> None:
     if score < row["floor"]:
         sys.exit(f"below the floor of {row['floor']:.0%} in {TABLE.name}")
     if asked.write:
-        row["score"] = tomlkit.inline_table()
-        row["score"].update(found=sum(tried.values()), tried=len(tried), sample=asked.sample, seed=asked.seed)
+        name = "score" if asked.seed == 1 else f"seed_{asked.seed}"
+        row[name] = tomlkit.inline_table()
+        row[name].update(found=sum(tried.values()), tried=len(tried), sample=asked.sample, seed=asked.seed)
         TABLE.write_text(tomlkit.dumps(table), encoding="utf-8")
 
 
