@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import RunRow
-from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, conclude, costs, row_of, source_of
+from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, conclude, costs, row_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 
@@ -61,12 +61,6 @@ def test_cost_is_expected_where_it_can_be_seen() -> None:
     assert {(cost.kind, cost.expected) for cost in device_bound} == {("host", ""), ("device", "device")}
     waits = costs(Microseconds(call=1000.0, device=None))
     assert {(cost.kind, cost.expected) for cost in waits} == {("host", "call")}
-
-
-def test_kernel_of_cost_is_of_its_kind() -> None:
-    problem = CATALOGUE.find("1")
-    assert "* 0.05\n" in source_of(problem, AddedCost("host", 0.05, "call"))
-    assert "_WANTED_US = 7.5\n" in source_of(problem, AddedCost("device", 0.5, "device", 7.5))
 
 
 def run(call: float, device: float | None = None, outcome: str = "slower", verdict: str = "PASS") -> RunRow:

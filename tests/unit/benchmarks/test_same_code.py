@@ -3,8 +3,7 @@
 import pytest
 
 from benchmarks.rows import REFUSED, RunRow
-from benchmarks.tables.added_cost import AddedCost
-from benchmarks.tables.precision import SECONDS, cost_for, points
+from benchmarks.tables.precision import SECONDS, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 from sandbox.protocol.result import Batches, Samples
@@ -93,9 +92,3 @@ def test_more_pairs_are_more_precise() -> None:
 
 def test_a_run_without_pairs_has_no_precision() -> None:
     assert points(Samples()) == []
-
-
-def test_host_cost_is_expected_unless_device_hides_it() -> None:
-    waiting = Microseconds(call=100.0, device=None)
-    assert (cost_for(waiting, "cpu").expected, cost_for(waiting, "cuda").expected) == ("call", "")
-    assert cost_for(Microseconds(call=100.0, device=80.0), "cuda") == AddedCost("device", 0.05, "device", 4.0)

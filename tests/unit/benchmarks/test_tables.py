@@ -1,7 +1,6 @@
 """The tables of `python -m benchmarks`: which runs are planned, and that each row is printed when its run ends."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,11 +10,8 @@ from arena.errors import MachineError
 from arena.records.header import RunHeader
 from arena.runs.judge import Judgement, RunInProgress, RunRequest, header_of
 from arena.setting_choice import Choice
-from arena.workspace.named_kernels import BASELINE, GRAPH, VARIANTS, has_variant
-from benchmarks.kernels import kernel_paths
+from arena.workspace.named_kernels import BASELINE, GRAPH
 from benchmarks.rows import Counts, PlannedRun, RunRow
-from benchmarks.tables import backends
-from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
 from benchmarks.tables.gpu_runs import KERNEL_TABLE, conclude, rows_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds
@@ -23,29 +19,6 @@ from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
-
-
-@pytest.mark.parametrize("number", KERNELS)
-@pytest.mark.parametrize("world", [2, 3, 4])
-@pytest.mark.parametrize("size", SIZES.values())
-def test_sizes_are_those_of_the_whole_array(number, world, size):
-    problem = CATALOGUE.find(str(number))
-    sizes = shape(problem, size, world)
-    assert sizes.keys() == problem.presets["production"].keys()
-    parts = 1 if number == 1 else world
-    whole = math.prod(sizes.values()) * parts * 2
-    assert 0.9 * size <= whole <= size
-    if world != 3:
-        assert whole == size
-
-
-def test_plan_takes_minutes_and_names_existing_kernels():
-    runs = [run for number in (*KERNELS, GEMM) for run in plan(CATALOGUE.find(str(number)), 4)]
-    assert 40 <= len(runs) <= 75
-    for run in runs:
-        assert has_variant(run.problem, run.kernel) if run.kernel in VARIANTS else run.kernel in kernel_paths()
-    settings = [(run.problem.id, run.size, run.choice.preset) for run in runs]
-    assert len(set(settings)) == sum(1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each)
 
 
 PAIR = Batches(calls=8, baseline_us=40.0, contender_us=20.0, baseline_first=True)
@@ -140,13 +113,3 @@ def test_three_harness_errors_in_a_row_end_it():
         asyncio.run(rows_of(judge, [planned(BASELINE)] * 5, 9, told.append, rows := []))
     assert len(told) == 4
     assert len(rows) == 3  # these rows can still be printed
-
-
-def test_backend_examples_are_planned_at_every_preset():
-    runs = [run for number in backends.KERNELS for run in backends.plan(CATALOGUE.find(str(number)), 2, None)]
-    assert {run.kernel for run in runs} - {"house"} <= kernel_paths().keys()
-    assert len(runs) == len({(run.problem.id, run.kernel, run.choice.preset) for run in runs})
-    for run in runs:
-        assert (run.choice.preset, "house") in [
-            (other.choice.preset, other.kernel) for other in runs if other.problem is run.problem
-        ]
