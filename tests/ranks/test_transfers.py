@@ -51,6 +51,7 @@ def test_way_that_moves_half_of_block_is_failure() -> None:
         in_gloo_ranks(2, lambda rank, world: transfers.measure(Halving()), timeout=PATIENCE_S)
 
 
+@pytest.mark.further
 def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine) -> None:
     assert "nothing was measured here" in pkb_arena("transfers", "--device", "cpu", "--stored").stderr
     found = answer_of(pkb_arena("transfers", "--device", "cpu", "--json"))

@@ -100,7 +100,7 @@ async def test_recorded_and_live_scenes_say_so(play, until, screen_text, tmp_pat
 
 
 async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_text, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(demo, "TROUBLE_S", 2.0)
+    monkeypatch.setattr(demo, "TROUBLE_S", 0.5)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
     async with play(scenes, pause=5.0) as (app, pilot):
         stage_of = app._demo.performance

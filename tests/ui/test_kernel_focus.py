@@ -33,9 +33,8 @@ def test_every_pane_has_a_letter_of_its_own() -> None:
     assert len(set(LETTERS.values())) == len(LETTERS)
 
 
-@pytest.mark.parametrize(
-    "size", [(160, 45), pytest.param((80, 24), marks=pytest.mark.long), (50, 20)], ids=lambda size: f"{size[0]}"
-)
+@pytest.mark.further
+@pytest.mark.parametrize("size", [(160, 45), (50, 20)], ids=lambda size: f"{size[0]}")
 async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):
         screen = app.screen

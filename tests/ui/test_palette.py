@@ -152,6 +152,6 @@ async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
             await pilot.press("ctrl+p", *typed)
             for _ in range(20):
                 app.post_message(Key("enter", "\r"))
-            await pilot.pause(0.5)
+            await pilot.pause(0.1)
             await pilot.press("escape", "escape")
         await until(pilot, lambda: app._running and not app._exit)

@@ -70,6 +70,7 @@ async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[
 
 
 @pytest.mark.slow
+@pytest.mark.further
 async def test_key_shows_lane_and_sentence_for_every_rank(open_app, until, screen_text, paths) -> None:
     async with profiled(open_app, until, LATE) as (app, pilot):
         profile = app.screen

@@ -78,6 +78,7 @@ def test_long_pauses_are_shortened_and_time_goes_forward() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
     done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json")
     told_of = answer_of(done)

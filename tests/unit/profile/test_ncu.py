@@ -224,6 +224,7 @@ def test_world_restarts_for_every_pass_of_slow_replay(ncu: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_a_rank_that_fails_is_the_reason(ncu: Path) -> None:
     source = ALL_REDUCE.replace(
         "    out =", "    if dist.get_rank() == 1: raise ValueError('no such thing')\n    out ="

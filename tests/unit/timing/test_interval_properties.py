@@ -82,14 +82,14 @@ def logs(interval: Interval) -> list[float]:
     return [math.log(end) for end in (interval.median, interval.low, interval.high)]
 
 
-@examples(80)
+@examples(40)
 @given(ENOUGH, HISTORIES)
 def test_swapping_the_sides_inverts_it(pairs: list[Pair], history: tuple[float, ...]) -> None:
     found, inverse = speedup(pairs, history), speedup(swapped(pairs), history)
     assert logs(found) == close(Interval(1 / inverse.median, 1 / inverse.high, 1 / inverse.low))
 
 
-@examples(80)
+@examples(40)
 @given(ENOUGH, HISTORIES, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, ...], base: float, mine: float) -> None:
     was, factor = speedup(pairs, history), base / mine
@@ -98,7 +98,7 @@ def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, .
     )
 
 
-@examples(80)
+@examples(40)
 @given(made(st.just(0), ORDER_FROM, 20), HISTORIES, st.integers(2, 4))
 def test_more_pairs_beside_one_reference_never_widen_interval(
     pairs: list[Pair], history: tuple[float, ...], times: int
@@ -113,7 +113,7 @@ def test_more_pairs_beside_one_reference_never_widen_interval(
     assert half_width(speedup(more, history)) <= half_width(speedup(pairs, history)) * (1 + 1e-6)
 
 
-@examples(80)
+@examples(40)
 @given(ENOUGH, HISTORIES, st.floats(0, 1), st.floats(0, 1))
 def test_a_less_certain_overhead_never_narrows_it(
     pairs: list[Pair], history: tuple[float, ...], less: float, more: float
@@ -140,7 +140,7 @@ WILD = st.lists(
 )
 
 
-@examples(150)
+@examples(80)
 @given(WILD, HISTORIES, st.sampled_from([0.0, 0.01, 1e3]))
 def test_whatever_times_it_is_finite_and_in_order(pairs: list[Pair], history: tuple[float, ...], error: float) -> None:
     found = estimate(pairs, history, error)
