@@ -12,6 +12,7 @@ from arena.board.tables import card_row, table
 from arena.cli.output import LiveLine, complain, print_json, print_line, say
 from arena.records.run_record import fields_of
 from arena.records.voids import Voids
+from arena.sweep.grid import RECENT
 from arena.sweep.records import REFUSED, CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep, SweepProgress
 from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
@@ -141,8 +142,6 @@ def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool
         print_line(line)
 
 
-RECENT = 40
-"""Number of last results from which the rate is computed."""
 _BAR = 24
 
 

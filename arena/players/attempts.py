@@ -56,11 +56,6 @@ class Attempt:
         return self.report.median if self.report is not None else None
 
     @property
-    def source(self) -> str:
-        """The kernel's text."""
-        return self.answer.source
-
-    @property
     def kernel(self) -> Kernel:
         """The kernel with all its files."""
         return self.answer.kernel

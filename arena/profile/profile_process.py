@@ -61,27 +61,15 @@ END_S = 5.0
 LINE_BYTES = 64 << 20
 
 
-async def profile(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled:
-    """Profiles a kernel without blocking. Cancelling ends the process and its world.
+async def profile(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled | NcuProfiled:
+    """Profiles a kernel without blocking; in minutes with Nsight Compute, if the request names a file for its report.
 
-    tell: called with True if the profile waits for its turn, and with False when it begins.
+    Cancelling ends the process and its world. tell: called with True if the profile waits for its turn, and with False when it
+    begins.
 
     Raises:
         MachineError: there is no report; the message says why.
     """
-    found = await _made(request, tell)
-    assert isinstance(found, Profiled), "the request names no file for ncu"
-    return found
-
-
-async def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> NcuProfiled:
-    """As `profile`, with Nsight Compute. Takes minutes. The report goes to `request.ncu_file`."""
-    found = await _made(request, tell)
-    assert isinstance(found, NcuProfiled), "the request names a file for ncu"
-    return found
-
-
-async def _made(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled | NcuProfiled:
     try:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,

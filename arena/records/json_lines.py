@@ -1,6 +1,7 @@
 """Files of JSON lines: the only writer and reader of every journal.
 
-A line is whole if it ends with a line break. What a crash or a full disk left of a line is removed before the next one.
+A line is whole if it ends with a line break. What a crash or a full disk left of a line is removed before the next one. A file
+that cannot be read or opened raises OSError.
 """
 
 import os
@@ -56,7 +57,6 @@ class LineFile:
 
         Raises:
             BlockingIOError: another process has it.
-            OSError: it cannot be opened or created.
         """
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -197,11 +197,7 @@ class RawLine(NamedTuple):
 
 
 def whole_lines(path: Path) -> Iterator[RawLine]:
-    """Yields all whole lines. Another process may be writing the file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Yields all whole lines. Another process may be writing the file."""
     with path.open("rb") as file:
         yield from _lines(file, 1)
 
@@ -240,11 +236,7 @@ def read_later(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
 
 
 def last_line(path: Path) -> bytes:
-    """Returns the last whole line without its line break, at most its last 64 KiB; empty if there is none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Returns the last whole line without its line break, at most its last 64 KiB; empty if there is none."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return (file.read().split(b"\n")[:-1] or [b""])[-1]
@@ -258,11 +250,7 @@ class Follower:
         self._at, self._number = 0, 1
 
     def more(self, most: int = 2000) -> Iterator[RawLine]:
-        """Yields whole lines that were added since, at most `most`. A line is taken when the next one is asked for.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Yields whole lines that were added since, at most `most`. A line is taken when the next one is asked for."""
         with self.path.open("rb") as file:
             until = file.seek(self._at) + FOLLOW_BYTES
             for count, line in enumerate(_lines(file, self._number), 1):

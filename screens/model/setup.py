@@ -47,13 +47,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
     def __init__(
         self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
-        """
-        Args:
-            problem: what the kernels solve.
-            setup: its settings have at least one model.
-            origin: a kernel to improve, as a choice.
-            improve: whether that choice is preselected.
-        """
+        """setup: its settings have at least one model. origin: a kernel to improve. improve: names that in the title."""
         super().__init__()
         self.problem = problem
         self.setup = setup
@@ -109,21 +103,17 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         count, most = number(answers, 1, MOST_ANSWERS), number(limit, 1e-6, 1e12)
         if count is None or not answers.isdecimal():
             self.refuse(f"answers: a whole number from 1 to {MOST_ANSWERS}")
-            return
-        if most is None and limit:
+        elif most is None and limit:
             self.refuse("the limit is a number above 0, or nothing")
-            return
-        how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
-        other_sizes = self.query_one("#sizes", Select).value == OTHER_SIZES
-        plan = self._plan(name, model, how, int(answers), most, other_sizes=other_sizes)
-        self.run_worker(plan, exclusive=True, exit_on_error=False)
+        else:
+            self.run_worker(self._plan(int(answers), most), exclusive=True, exit_on_error=False)
 
-    async def _plan(
-        self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None, *, other_sizes: bool
-    ) -> None:
+    async def _plan(self, answers: int, limit: float | None) -> None:
         """Looks for the API key, perhaps in a keyring, and dismisses with the plan if the key is found."""
-        priced = has_prices(model)
-        improves = how == IMPROVE
+        name, priced = self._model_name, has_prices(self._model)
+        improves = self.query_one("#how", Select).value == IMPROVE
+        other_sizes = self.query_one("#sizes", Select).value == OTHER_SIZES
+        origin = self.origin if self.origin is not None and self.query_one("#from", Select).value else None
         tokens = None if priced or limit is None else round(limit)
         setup = replace(
             self.setup, pool=BudgetPool(limit if priced else None, tokens), patience=PATIENCE if improves else None
@@ -135,7 +125,6 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             self.refuse(error.one_line)
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
-        origin = self.origin if self.origin is not None and self.query_one("#from", Select).value else None
         self.dismiss(ModelPlan(player, improves, answers, words, origin, other_sizes))
 
 

@@ -17,7 +17,8 @@ from textual.content import Content
 
 from arena.errors import ArenaError
 from arena.paths import make_folder
-from arena.profile.profile_process import Profiled, ProfileRequest, profile, profile_with_ncu
+from arena.profile.ncu import NcuProfiled
+from arena.profile.profile_process import Profiled, ProfileRequest, profile
 from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, typical_call, write_trace
@@ -103,6 +104,7 @@ class ProfileScreen(BaseScreen):
         self._end = None
         try:
             found = await profile(self.request, self._tell)
+            assert isinstance(found, Profiled), "the request names no file for ncu"
         except ArenaError as error:
             self._end = words.not_made("! NOT PROFILED\n\n", error)
         else:
@@ -184,7 +186,8 @@ class ProfileScreen(BaseScreen):
             paths = self.services.paths
             file = await asyncio.to_thread(ncu_file, paths, self.problem.slug, self.request)
             request = msgspec.structs.replace(self.request, ncu_file=str(file))
-            found = await profile_with_ncu(request, self._tell)
+            found = await profile(request, self._tell)
+            assert isinstance(found, NcuProfiled), "the request names a file for ncu"
         except ArenaError as error:
             self._ncu = words.not_made("\n\n! NO REPORT OF NCU  ", error)
         else:

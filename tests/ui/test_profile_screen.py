@@ -241,10 +241,9 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
     """tests/gpu/test_profile.py tests what ncu itself finds."""
     ends = asyncio.Event()
 
-    async def on_gpus(request: ProfileRequest, tell) -> Profiled:
-        return made_on_gpus()
-
-    async def with_ncu(request: ProfileRequest, tell) -> NcuProfiled:
+    async def on_gpus(request: ProfileRequest, tell) -> Profiled | NcuProfiled:
+        if not request.ncu_file:
+            return made_on_gpus()
         tell(False)
         await ends.wait()
         return NcuProfiled(
@@ -252,7 +251,6 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
         )
 
     monkeypatch.setattr(screens.profile, "profile", on_gpus)
-    monkeypatch.setattr(screens.profile, "profile_with_ncu", with_ncu)
     async with profiled(open_app, until, LATE, size) as (app, pilot):
         profile = app.screen
         shown = profile.query_one("#profile-page")
@@ -274,13 +272,11 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
 @pytest.mark.slow
 async def test_missing_ncu_report_says_why_and_spares_cpus(open_app, until, screen_text, monkeypatch) -> None:
     async def on_gpus(request: ProfileRequest, tell) -> Profiled:
-        return made_on_gpus()
-
-    async def refused(request: ProfileRequest, tell) -> NcuProfiled:
+        if not request.ncu_file:
+            return made_on_gpus()
         raise MachineError("ncu gave no report. kernel replay: LaunchFailed", "try `pkb-arena profile` without --ncu")
 
     monkeypatch.setattr(screens.profile, "profile", on_gpus)
-    monkeypatch.setattr(screens.profile, "profile_with_ncu", refused)
     async with profiled(open_app, until, LATE) as (app, pilot):
         await until(pilot, lambda: "n profiles the kernels" in screen_text(app))
         await pilot.press("n")
