@@ -54,7 +54,7 @@ class MachineError(ArenaError):
 
 
 def refusal(error: BaseException) -> MachineError | None:
-    """Returns the error for a path to which the system denied access; None if `error` has another cause.
+    """Returns the error for a path to which the system denied access, or without any place for temporary files; else None.
 
     For an exception group (of concurrent tasks): the first such error in it.
     """
@@ -62,6 +62,8 @@ def refusal(error: BaseException) -> MachineError | None:
         return next(filter(None, map(refusal, error.exceptions)), None)
     if isinstance(error, PermissionError) and error.filename is not None:
         return MachineError(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
+    if isinstance(error, FileNotFoundError) and "usable temporary directory" in str(error):
+        return MachineError("no folder for temporary files can be written", "make room in /tmp, or set TMPDIR")
     return None
 
 

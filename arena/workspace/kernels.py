@@ -100,7 +100,12 @@ def read_kernel(path: Path) -> KernelFile:
             advice = "name a Python file, a folder with kernel.py, or one of the words `baseline` and `house`"
         raise UsageError(f"there is no kernel file {path}", advice) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+        advice = (
+            "check its permissions"
+            if isinstance(error, PermissionError)
+            else "name a Python file, or a kernel's folder"
+        )
+        raise UsageError(f"{path} cannot be read: {error.strerror}", advice) from None
     return KernelFile(path, text, kernel_hash(text, files), files, shown_name(path))
 
 

@@ -17,12 +17,12 @@ _CPUCLOCK_SCHED = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent(parent: int = 0) -> None:
-    """Makes the kernel kill this process when its parent ends.
+def die_with_parent(parent: int = 0, number: int = signal.SIGKILL) -> None:
+    """Makes the kernel kill this process when its parent ends. number: the signal.
 
     parent: its process id if known. This process ends at once if the parent has already ended.
     """
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if parent and os.getppid() != parent:
         os._exit(1)
 

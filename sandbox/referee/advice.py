@@ -83,6 +83,7 @@ _SAID: tuple[tuple[str, str], ...] = (
     (r"invalid (?:non-printable )?character", "Retype this character: it comes from formatted text, not from a program."),
     (r"TabError", "Indent with spaces only."),
     (r"itimer", "The judge refuses timers that send signals (setitimer). Read a clock in the kernel instead."),
+    (r"exceeded during compilation", "An expression has too many parts: split it, or build it in a loop."),
     (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
 )  # fmt: skip
 """By pattern in a failure's text."""

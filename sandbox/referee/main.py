@@ -48,6 +48,8 @@ from sandbox.worlds.world import World
 
 ASK_S = 0.1
 """Least seconds between two questions whether somebody more urgent waits."""
+END_S = 20
+"""Maximum seconds for an orderly end, which removes the folders of the worlds."""
 LONGER_FOR_OTHERS = 15
 """Runs of sweeps wait this many times as long, because people go before them."""
 UNMEASURED = (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError)
@@ -462,7 +464,7 @@ def _set_limits() -> None:
 
 def main() -> None:
     """Serves until stdin closes or SIGTERM arrives. The engine handles SIGINT."""
-    processes.die_with_parent()
+    processes.die_with_parent(number=signal.SIGTERM)
     processes.adopt_orphans()
     processes.hide_from_ptrace()
     _set_limits()
@@ -471,6 +473,7 @@ def main() -> None:
 
     def end(*_: object) -> None:
         referee.pipe.hung_up = True
+        signal.alarm(END_S)  # its signal kills this process
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -67,6 +67,7 @@ def said_on(kind: str, text: str, kernel: Kernel | str = PASSES, line: int = 0, 
         ("DEVICE", "an illegal memory access was encountered", "compute-sanitizer"),
         ("RAISED", "signal.itimer_error: [Errno 1] Operation not permitted", "refuses timers"),
         ("RAISED", "RecursionError: maximum recursion depth exceeded", "calls itself"),
+        ("RAISED", "RecursionError: maximum recursion depth exceeded during compilation", "too many parts"),
     ],
 )
 def test_a_report_has_its_advice(kind: str, text: str, words: str) -> None:
