@@ -152,8 +152,7 @@ class Arena:
 
         Closing the generator before its end cancels the run (`contextlib.aclosing` closes it at once).
 
-        Raises:
-            UsageError, MachineError: as `judge`.
+        Raises as `judge`.
         """
         request = self._request(problem, kernel, options)
         async with self._turn:

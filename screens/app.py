@@ -248,7 +248,6 @@ class ArenaApp(TerminalApp):
 
     @property
     def _text(self) -> str:
-        """The text on the screen."""
         return "\n".join(strip.text for strip in self.screen._compositor.render_strips())
 
     async def action_quit(self) -> None:

@@ -128,8 +128,7 @@ def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
 
     Harness errors and refused settings do not count. A voided result counts as a failed attempt.
 
-    Raises:
-        OSError, JournalDamaged: as `results`.
+    Raises as `results`.
     """
     newest: dict[str, tuple[Outcome, Measurement | None]] = {}
     for result in results(path):
@@ -160,11 +159,7 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
 
 
 def machines_of(path: Path) -> dict[str, Machine]:
-    """Returns the machines of a sweep by their fingerprints.
-
-    Raises:
-        OSError, JournalDamaged: as `results`.
-    """
+    """Returns the machines of a sweep by their fingerprints. Raises as `results`."""
     lines = (line for line in read_lines(path) if isinstance(line, SweepSession))
     return {machine.digest: machine for line in lines for machine in line.machines}
 

@@ -96,7 +96,6 @@ def number_option(
 
 
 def file_option(*names: str, help: str) -> Callable[[T], T]:
-    """Returns an option with the path of a file."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=help)
 
 

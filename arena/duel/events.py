@@ -75,7 +75,6 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     version: int = VERSION
 
     def player(self, side: SideName) -> DuelPlayer:
-        """The player of that side."""
         return self.left if side == "left" else self.right
 
 
@@ -122,7 +121,6 @@ class Submitted(SideEvent, tag="submitted", frozen=True, kw_only=True):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel with all its files."""
         return Kernel(self.source, self.files)
 
 

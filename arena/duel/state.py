@@ -108,12 +108,10 @@ class DuelState:
     abandoned: str = ""
 
     def side(self, name: events.SideName) -> SideState:
-        """Returns the state of one side."""
         return self.left if name == "left" else self.right
 
     @property
     def stage(self) -> Stage:
-        """The stage of the duel."""
         if self.ended is not None:
             return "ended"
         if self.abandoned:

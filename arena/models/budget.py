@@ -32,7 +32,6 @@ class Spent(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Tokens read and written."""
         return self.read + self.written
 
 

@@ -134,7 +134,6 @@ class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel with all its files."""
         return Kernel(self.source, self.files)
 
 

@@ -30,7 +30,6 @@ class TextTable(Generic[Row]):
         return self._join([column.heading for column in self.columns], self._widths)
 
     def line(self, row: Row) -> str:
-        """One row."""
         return self._join(self._cells(row), self._widths)
 
     def lines(self, rows: Sequence[Row]) -> list[str]:

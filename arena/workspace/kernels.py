@@ -191,8 +191,7 @@ class Workspace:
     def copy(self, path: Path, kernel: Kernel, name: str) -> Path:
         """Writes a kernel beside `path`, and returns its path. name: if it ends in /, a file is copied into a new folder.
 
-        Raises:
-            UsageError: as `variant`.
+        Raises as `variant`.
         """
         new = self.variant(path, name.removesuffix("/"))
         new = new.with_suffix("") if name.endswith("/") else new

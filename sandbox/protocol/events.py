@@ -53,7 +53,6 @@ class Contender(msgspec.Struct, frozen=True):
 
     @property
     def kernel(self) -> Kernel:
-        """All its files."""
         return Kernel(self.source, self.files)
 
     @property

@@ -197,5 +197,4 @@ class TrustedArenas:
         return slots.read_inputs(self.own, slot * self.in_bytes, self.tables[slot])
 
     def slot_of(self, outputs: torch.Tensor, slot: int) -> torch.Tensor:
-        """One slot of an output arena."""
         return outputs[slot * self.out_bytes : (slot + 1) * self.out_bytes]

@@ -99,7 +99,6 @@ class MachineDialog(Dialog[str | None]):
     # --- sweeps --------------------------------------------------------------------------------------------
 
     def action_start(self) -> None:
-        """Asks for the options of a new sweep, and starts it."""
         start = partial(start_sweep, self._paths)
         self._ask(Ask("New sweep: options of `pkb-arena sweep`", start, NEW, enter="starts it"))
 

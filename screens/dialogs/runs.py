@@ -104,7 +104,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     @property
     def current(self) -> RunRecord | Unrun | None:
-        """The run under the cursor."""
         return self._table.under_cursor(self.entries)
 
     def is_here(self, entry: RunRecord | Unrun) -> bool:

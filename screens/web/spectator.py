@@ -80,7 +80,6 @@ class WatchedKernelScreen(_OnlyLooking, RecordedKernelScreen):
         return header.source or self.problem.baseline_source
 
     def show_source(self, header: RunHeader) -> None:
-        """Shows the kernel of a run."""
         self._recorded = header
         self.editor.show_saved(self.source_of(header))
 

@@ -99,7 +99,6 @@ class Editor(Source):
 
     @property
     def file_text(self) -> str:
-        """The text with the line ends of the file."""
         return self.saved_text if self.text == self._saved_plain else with_line_ends(self.text, self.saved_text)
 
     def open_saved(self, text: str) -> None:

@@ -138,7 +138,6 @@ class KeyLine(Widget):
                 column += key.columns
 
     def render(self) -> Content:
-        """The keys in one line."""
         parts: list[Content | str | tuple[str, str]] = []
         for _, key in self._placed():
             look = " underline" if key is self._under else "" if key.enabled else " dim"

@@ -189,5 +189,4 @@ def _seconds(work: Callable[[], object], pair: Pair) -> float:
 
 
 def device(rank: int) -> Device:
-    """The device of a rank."""
     return Device()

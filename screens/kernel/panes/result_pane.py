@@ -54,7 +54,6 @@ class ResultPane(Vertical):
         return [pane for pane in self.panes if (right or pane.SHOWN_AFTER_FAILURE) and not pane.empty]
 
     def pane(self, name: str) -> RunPane:
-        """The pane of this NAME."""
         return next(pane for pane in self.panes if name == pane.NAME)
 
     def pane_of(self, widget: Widget | None) -> RunPane | None:
