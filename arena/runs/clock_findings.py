@@ -57,7 +57,7 @@ def clock_finding(paths: Paths) -> MachineFinding:
     except ArenaError as error:
         return limited("clocks", error.message, error.advice)
     if not found:
-        return limited("clocks", "not known: no run so far was quiet enough", "run any kernel")
+        return limited("clocks", "not known: no run so far was quiet enough", "end other programs, then run any kernel")
     devices = [list(clocks) for _, clocks in groupby(found, attrgetter("device"))]
     words = "; ".join(map(_words, devices))
     if any(min(each.detectable_percent for each in clocks) > NOISY_PERCENT for clocks in devices):
