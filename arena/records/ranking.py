@@ -96,16 +96,11 @@ def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:
 
     Leaves out voided runs, and kernels whose times were too noisy.
     """
-    return [record for record, _ in _fastest(records)]
-
-
-def _fastest(records: Iterable[RunRecord]) -> list[tuple[RunRecord, int]]:
-    """`fastest`, each with the number of its measurements."""
     kernels = [
-        (each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock), each)
+        each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock)
         for each in ranked(records, _measurement)
     ]
-    return [(record, len(each.items)) for record, each in kernels if record.outcome != "too noisy"]
+    return [record for record in kernels if record.outcome != "too noisy"]
 
 
 def _measurement(record: RunRecord) -> Measurement | None:
@@ -119,7 +114,9 @@ def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:
     """Returns a player's standing in a problem. records: all runs of the player in it, oldest first."""
     counted = [record for record in records if not record.voided]
     solved = any(record.passed and not record.other_than for record in counted)
-    best, pooled = next(iter(_fastest(counted)), (None, 0))
+    best = next(iter(fastest(counted)), None)
+    of = _measurement(best) if best is not None else None
+    pooled = sum(found.code == of.code for found in map(_measurement, counted) if found and of)
     held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
     return Standing(problem_id, len(records), solved, best, (counted or records)[-1], pooled, held)
 

@@ -173,7 +173,6 @@ async def test_save_during_run_is_queued_at_once(open_app, events, until, screen
     [
         ("all of it", 9, "all of it"),
         ("all of it", 8, "all of…"),
-        ("all of it", 7, "all of…"),
         ("x", 0, ""),
         ("12 wrong (relative RMS error 2)", 20, "12 wrong (relative…"),
     ],
