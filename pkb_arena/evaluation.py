@@ -162,7 +162,7 @@ def words(attempt: Attempt, *, timed: bool = True) -> str:
     """Returns what a model reads about a verdict."""
     judgement: Judgement | None = attempt.judgement
     assert judgement is not None
-    return (judgement_words if timed else build_words)(judgement, attempt.source)
+    return (judgement_words if timed else build_words)(judgement, attempt.kernel.source)
 
 
 def report_of(attempt: Attempt) -> Mapping[str, Any]:

@@ -140,10 +140,10 @@ def _tools(terms: Terms, problem: str, player: str, kept: Store) -> list[Tool]:
 def _keep(kept: Store, attempt: Attempt) -> None:
     """Keeps the better one of this kernel and the best one so far."""
     found, best = numbers(attempt), kept.get(BEST)
-    kept.set(RAN, [*kept.get(RAN, []), attempt.source])
+    kept.set(RAN, [*kept.get(RAN, []), attempt.kernel.source])
     rank = (found["correct"], found["reward"], found["speedup"])
     if best is None or rank > tuple(best["numbers"][name] for name in ("correct", "reward", "speedup")):
-        kept.set(BEST, {"numbers": found, "report": dict(report_of(attempt)), "source": attempt.source})
+        kept.set(BEST, {"numbers": found, "report": dict(report_of(attempt)), "source": attempt.kernel.source})
 
 
 @metric
