@@ -20,8 +20,8 @@ QUEUE_SECONDS, QUEUE_SHARE = 0.05, 10.0
 """Time in which a call must be launched behind the closed gate: the longer of these seconds and this multiple of the time of a
 call. A kernel that launches none waits for the device or for room in its queue."""
 BATCH = 0.008
-"""Target length of a batch in seconds. It limits the relative error of the subtracted overhead. It is less than that of other
-batches: where the device limits calls, gated batches then have as many calls as those, and no first pair is left out (HELD)."""
+"""Target length of a batch in seconds, which limits the relative error of the overhead. Other batches are longer, so where the
+device limits calls, gated ones have as many calls as those, and no first pair is left out (HELD)."""
 CALLS, QUEUED_SHARE = 128, 0.9
 """Most calls of a batch (200 were no quieter on H200). If a launch queue is full earlier, the next batch has this share of
 the launched calls, but at least a quarter of all: something else may have held them up."""
@@ -232,7 +232,12 @@ class DeviceTime:
                 self.exchange.await_all(world, Kind.QUEUED, longest, may_be_late=True)
                 return
             before, launched = launched, min(batch.calls, *world.calls_begun_by_rank())
-        self._finish_late(side, world, batch)
+        # The world waits for its own batch and so cannot queue it. Nothing is timed.
+        self.turns.reveal(side, batch, "device", watch=False)
+        self._gates[world].open()
+        self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
+        world.tell(FinishBatch())
+        side.exchange.await_done(world, self.turns.batch_limit(batch.calls))
         raise _NotQueued(launched)
 
     def _end(self, side: TimedSide, marked: int | None, done: int) -> int:
@@ -244,14 +249,6 @@ class DeviceTime:
         if marked is None:
             return done
         return marked + self.turns.beyond_usual("DONE", side, done - marked)
-
-    def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:
-        """Opens the gate for a world that blocks on its own batch and so cannot queue it. Nothing is timed."""
-        self.turns.reveal(side, batch, "device", watch=False)
-        self._gates[world].open()
-        self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
-        world.tell(FinishBatch())
-        side.exchange.await_done(world, self.turns.batch_limit(batch.calls))
 
 
 class _NotQueued(Exception):
