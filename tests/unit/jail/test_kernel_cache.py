@@ -33,6 +33,7 @@ def test_an_artefact_is_kept_for_its_kernel(cache: Path, inside: Path) -> None:
     assert kernel_cache.harvest(os.getpid(), inside, "b" * 64) == 1
     kept = sorted(str(path.relative_to(cache)) for path in cache.rglob("*.so"))
     assert kept == [f"{'a' * 64}/0123456789.so", f"{'b' * 64}/0123456789.so"]
+    assert {path.stat().st_mode & 0o777 for path in cache.rglob("*.so")} == {0o755}  # worlds have other users
 
 
 def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
