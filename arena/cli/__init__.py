@@ -128,7 +128,8 @@ def _app_at(word: str) -> click.Command:
     @click.pass_context
     def open_there(ctx: click.Context, kernel: Path | None) -> None:
         if kernel is not None:
-            from arena.workspace.kernels import main_file, read_kernel
+            from arena.workspace.kernel_folder import main_file
+            from arena.workspace.kernels import read_kernel
 
             kernel = read_kernel(kernel).path.absolute()
             if not main_file(kernel).is_file():

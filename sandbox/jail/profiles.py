@@ -274,8 +274,8 @@ def _bubblewrap(
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
     processes = PROCESSES if caps is None else caps.processes + PROCESSES_ROOM
-    files, core = f"--nofile={OPEN_FILES}:{OPEN_FILES}", f"--core={CORE_BYTES}:{CORE_BYTES}"
-    start = ["prlimit", f"--nproc={processes}:{processes}", files, core]
+    limits = {"nproc": processes, "nofile": OPEN_FILES, "core": CORE_BYTES}
+    start = ["prlimit", *(f"--{what}={most}:{most}" for what, most in limits.items())]
     if root:
         start = [*_drop(uid), *start]
     if name == "nested" and (not root or seccomp.is_available()):
