@@ -186,8 +186,9 @@ class Lease:
 
     def holder(self) -> LeaseHolder | None:
         """The process that holds one of the devices; None if it has left no note."""
-        held = [each for each in self._others() if each.note.holds and each.pid in self._holders()]
-        return max((each.holder for each in held), key=lambda holder: holder.since, default=None)
+        holders, users = self._holders(), _living_users()  # a note says that it holds only milliseconds after the lock
+        held = [each.holder for uid in users for each in _applicants(self._folder, uid) if each.pid in holders]
+        return max(held, key=lambda holder: holder.since, default=None)
 
     def place(self) -> tuple[int, int]:
         """(place in the queue, from 1; number of those who wait)."""
@@ -210,7 +211,7 @@ class Lease:
                 each
                 for each in _applicants(self._folder, uid)
                 if each.pid != os.getpid()
-                and (each.note.holds or (uid, each.pid) not in self._ignored)
+                and (uid, each.pid) not in self._ignored
                 and not self._paths.keys().isdisjoint(each.note.devices)
             ]
         return found
