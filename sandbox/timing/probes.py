@@ -102,8 +102,13 @@ class Probes:
         peers = turns.setting.world > 1
         meaningful = WANTED_MEANINGFUL * (turns.setting.preset == PAPER)
         due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
-        self.due = [Due(meaningful, *due) for _ in turns.kernels]
+        self._wanted = meaningful, *due
         self._sleep_seconds = SPIN_SECONDS if turns.kind.has_gate else SLEEP_SECONDS
+        self.renew()
+
+    def renew(self) -> None:
+        """Makes all probes due again: a kernel can know how many batches a measurement has had, and wait for its end."""
+        self.due = [Due(*self._wanted) for _ in self.turns.kernels]
         self.hurry = False
         """Whether every batch becomes a probe while some are due."""
 

@@ -137,7 +137,9 @@ class Rounds:
         It ends after so many seconds, or when asked() says that something else is to be done.
         """
         started = self.timer.monotonic() - self.turns.held_up
-        self.turns.pins, self.probes.hurry = True, False
+        self.turns.pins = True
+        self.probes.renew()
+        self.behind_gate.probes.renew()
         for side in self.turns.kernels:
             assert side.observations is not None
             side.observations.ready_seconds = 0.0  # its limit is that of one measurement

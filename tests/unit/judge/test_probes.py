@@ -76,6 +76,15 @@ def at_release(rounds: Rounds, machine: MadeMachine, note) -> None:
     lines.release = noting  # type: ignore[method-assign, assignment]
 
 
+def test_measuring_on_makes_probes_due_again() -> None:
+    machine = made()
+    rounds = measured(machine)
+    before = len(apart(machine)), len(redrawn(machine, alone=False)), len(redrawn(machine, alone=True))
+    rounds.measure_on(0.5, lambda: False)
+    after = len(apart(machine)), len(redrawn(machine, alone=False)), len(redrawn(machine, alone=True))
+    assert all(more > some > 0 for some, more in zip(before, after, strict=True))
+
+
 def test_every_run_has_all_kinds() -> None:
     machine = made()
     rounds = measured(machine)
