@@ -15,7 +15,7 @@ def _splits(setting: RankSetting) -> list[int]:
     to rank 0.
     """
     splits = [setting.sizes.K * (1 + rank % 3) for rank in range(setting.world)]
-    if setting.distribution != "upstream" and setting.world > 2:
+    if not setting.upstream_arguments and setting.world > 2:
         splits[0], splits[1] = splits[0] + splits[1], 0
     return splits
 
@@ -23,7 +23,7 @@ def _splits(setting: RankSetting) -> list[int]:
 def _strides(setting: RankSetting) -> list[int]:
     """Samples of each feature on this rank; equal unless variant is 3."""
     batch, rank = setting.sizes.batch, setting.rank
-    if setting.distribution != "upstream":
+    if not setting.upstream_arguments:
         batch -= (rank % 3) * (batch // 4)
     if setting.sizes.variant != 3:
         return [batch] * setting.sizes.features
