@@ -111,7 +111,9 @@ class Examination:
         self.row.mutated = list(dict.fromkeys(name for each in everyone(written) for name in each))
         if not self.check.may_alias:
             result = returned["returned"] if self.code.problem.mutates else returned
-            self.row.alias = anyone(_aliased(flatten(result), tensors)) or UNSET
+            given = tensors.values()
+            alias = (name for name, t in flatten(result)[1] if t.numel() and any(overlaps(t, each) for each in given))
+            self.row.alias = anyone(next(alias, None)) or UNSET
         return flatten(returned)
 
     def expected(self, tensors: Leaves, plain: Output) -> Expected | None:
@@ -370,11 +372,6 @@ class Examination:
 
 def _differ(a: Output, b: Output) -> bool:
     return any(not same_bits(x, y) for (_, x), (_, y) in zip(a[1], b[1], strict=True))
-
-
-def _aliased(output: Output, tensors: Leaves) -> str | None:
-    given = tensors.values()
-    return next((name for name, t in output[1] if t.numel() and any(overlaps(t, each) for each in given)), None)
 
 
 def _narrow(expected: Expected) -> str | None:

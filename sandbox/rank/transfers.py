@@ -73,16 +73,13 @@ def _us(name: str, way: Way, offered: Ways, pair: Pair, nbytes: int, device: Dev
     target[:nbytes].zero_()
     device.synchronize()
     pair.team.host_barrier()
-    turns = turns_for(nbytes)
+    about = 5e-6 + nbytes / 2e11
+    turns = min(
+        MOST_TURNS, max(2, 2 * round(SERIES_S / about / 2))
+    )  # even, so that the first rank gets the last signal
     best = min(offered.seconds(partial(way.run, pair, nbytes, turns), pair) for _ in range(SERIES))
     device.synchronize()
     pair.team.host_barrier()
     if not bool((target[:nbytes] == pair.peer + 1).all()):
         raise RuntimeError(f"{name} has moved wrong data between ranks {pair.ranks[0]} and {pair.ranks[1]}")
     return round(best / turns * 1e6, 3)
-
-
-def turns_for(nbytes: int) -> int:
-    """Turns of a series: an even number, so that the first rank gets the last signal."""
-    about = 5e-6 + nbytes / 2e11
-    return min(MOST_TURNS, max(2, 2 * round(SERIES_S / about / 2)))
