@@ -184,11 +184,7 @@ def flush() -> None:
 
 
 def print_json(value: object) -> None:
-    """Prints a value as one line of JSON. Numbers that JSON cannot express become null.
-
-    Raises:
-        OutputLost: stdout cannot be written.
-    """
+    """Prints a value as one line of JSON. Numbers that JSON cannot express become null. Raises as `print_line` does."""
     with _writing():
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
 

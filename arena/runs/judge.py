@@ -256,10 +256,7 @@ async def judge_to_verdict(
 
     listener: called with each event of the run until then. With `request.live_s`, the run may go on measuring.
 
-    Raises:
-        RunRefused: the setting cannot be run.
-        RunCancelled: the run was cancelled, or a newer one took its place.
-        MachineError: the run's journal cannot be written; nothing was started.
+    Raises as `Judge.judge` and `RunInProgress.result`.
     """
     run = await judge.judge(request)
     try:
