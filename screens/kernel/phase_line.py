@@ -48,7 +48,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             elapsed = max(0.0, now - phase.started_at - phase.waited)
             limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
             near = limit and (name == "time" or elapsed > limit * NEAR)
-            words = f", limit {limit:g} s without waits" if near else ""
+            words = f", limit {limit:g} s {'of measuring' if name == 'time' else 'without waits'}" if near else ""
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
         elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
             parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))

@@ -56,8 +56,8 @@ def test_late_phase_names_its_limit(events) -> None:
     assert "limit" not in words(state, 102.0)
     assert "check 5.0 s, limit 10 s without waits" in words(state, 105.0)
     state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
-    assert "time 4.5 s, limit 4 s without waits · no round yet" in words(state, 204.5, most_s=4.0)
-    assert "s, limit 4 s without waits · round 40/80" in words(fold(events("timing")), most_s=4.0)
+    assert "time 4.5 s, limit 4 s of measuring · no round yet" in words(state, 204.5, most_s=4.0)
+    assert "s, limit 4 s of measuring · round 40/80" in words(fold(events("timing")), most_s=4.0)
     parts = [("✓ load 0.05", ""), ("▸ Waiting", ""), (f"({'x' * 30})", ""), ("esc", "")]
     assert fitting(parts, 30) == [*parts[:2], parts[3]]  # a long reason leaves room for the key and the other phases
 
