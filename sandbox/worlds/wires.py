@@ -169,10 +169,12 @@ class Wires:
             for source in (wire.sock, wire.pipe):
                 with contextlib.suppress(KeyError, ValueError):
                     held.append((wire, self._selector.unregister(source)))
-        yield
-        for wire, key in held:
-            if wire.sock.fileno() >= 0:
-                self._selector.register(key.fileobj, key.events, key.data)
+        try:
+            yield
+        finally:  # timing may start again after an exception
+            for wire, key in held:
+                if wire.sock.fileno() >= 0:
+                    self._selector.register(key.fileobj, key.events, key.data)
 
     # --- what is awaited -------------------------------------------------------------------------------------
 
