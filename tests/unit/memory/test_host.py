@@ -63,5 +63,4 @@ def test_an_output_arena_is_shared_and_writable():
     memory[7] = 9
     assert read[7] == 9
     assert torch.equal(memory[:7], torch.zeros(7, dtype=torch.uint8))
-    assert len(host.map_report(fd)) == SIZE
     os.close(fd)
