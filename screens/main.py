@@ -92,9 +92,7 @@ def _serve(plan: ServePlan) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command, or the app when there is none; exits with the documented code."""
     os.umask(os.umask(0o077) & 0o077)  # a umask of 777 would refuse this program its own files
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # a parent that ignores it would hide how processes of this program end
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if the parent ignores it, nobody learns how children end
     given = sys.argv[1:] if arguments is None else arguments
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on stderr
     if not given and all(stream is not None and stream.isatty() for stream in streams):
