@@ -50,8 +50,7 @@ class ViewTabs(PlainStatic):
         return self.region.offset + Offset(sum(cell_len(self._label(each)) for each in before) - 1, 0)
 
     def _label(self, name: str) -> str:
-        mark = self._marks.get(name, "")
-        return f" {'▸' if name == self._current else ' '}{name}{mark} "
+        return f" {'▸' if name == self._current else ' '}{name}{self._marks.get(name, '')} "
 
     def on_click(self, event: Click) -> None:
         x = event.x
