@@ -246,8 +246,7 @@ class Rounds:
         found = self.warm_pairs(self.references)
         first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
         self.turns.call_seconds = slower = max(first)
-        fill = math.ceil(self.prepared.calls * max(1.0, first[0] / max(first[1], 1e-7)))  # a faster kernel needs more
-        most = min(fill, self.prepared.layout.slots, self.affordable_calls(*first))
+        most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
         every, tried = range(len(self.turns.baseline_side.worlds)), self.calls
