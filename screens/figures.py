@@ -245,16 +245,11 @@ def cut(text: str, width: int) -> str:
         return ""
     kept = set_cell_size(text, width - 1)
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
-    for shorter in (whole, without_open_parenthesis(whole)):
+    at = whole.rfind("(")
+    for shorter in (whole, whole[:at] if at > 0 and ")" not in whole[at:] else whole):
         if len(shorter) >= _KEPT * len(kept):
             kept = shorter
     return f"{kept.rstrip(' (+,:;-')}…"
-
-
-def without_open_parenthesis(text: str) -> str:
-    """Returns the text up to a parenthesis that it opens and does not close; the whole text if it begins with it."""
-    at = text.rfind("(")
-    return text[:at] if at > 0 and ")" not in text[at:] else text
 
 
 def age_words(created: float) -> str:
