@@ -52,6 +52,8 @@ def ask(
 CONTENDER, RIVAL, REFERENCE = range(3)
 """The sides of a run, by number: the kernel that is judged, a second kernel in the baseline's place, and the worlds that run
 the baseline."""
+MOVING_US = 1000.0
+"""Foreign work that copies over NVLink count as, in microseconds: about the time between two readings of the counters."""
 READ_SECONDS = 1.0
 """Limit to read outputs at the end of a batch. It takes about 20 us."""
 ARENAS = 2
@@ -239,7 +241,7 @@ class Exchange:
         reads: the next `read_outputs` reads the outputs of these slots.
         """
         epoch = self.oracle.gate.shut() if reads and self.oracle.gate is not None else 0
-        foreign_us = max(self.ask(messages.Reveal(self.side, first, count, watch, rank, epoch)))
+        foreign_us = self._revealed(messages.Reveal(self.side, first, count, watch, rank, epoch))
         self._ends = self.oracle.gate if epoch else None
         return foreign_us
 
@@ -253,7 +255,17 @@ class Exchange:
 
     def foreign_us(self) -> float:
         """The longest foreign work on a device now, in microseconds."""
-        return max(self.ask(messages.Reveal(None, watch=True)))
+        return self._revealed(messages.Reveal(None, watch=True))
+
+    def _revealed(self, order: messages.Reveal) -> float:
+        """Sends the order; returns the longest foreign work in microseconds. Copy engines take no time of the watching kernel."""
+        if not order.watch:
+            return max(self.ask(order))
+        self.await_begun()  # the oracle world's own ranks exchange nothing then
+        moving: list[bool] = []
+        spec = self.oracle.spec
+        found = max(self.ask(order, lambda: moving.append(spec.kind.moves_bytes(spec.gpus))))
+        return MOVING_US if any(moving) else found
 
     def await_done(self, world: World, limit: float, stops: bool = False, copied: tuple[int, int] | None = None) -> int:
         """Waits until a batch ends. Returns its end in perf_counter_ns.

@@ -141,6 +141,10 @@ class DeviceKind:
         """Whether a program that is none of this process's descendants has a context on these GPUs."""
         return False
 
+    def moves_bytes(self, gpus: Sequence[RankGpu]) -> bool:
+        """Whether bytes move between these GPUs now."""
+        return False
+
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """Sets priorities of the threads of a world's ranks (process ids) before timing, if that helps."""
 

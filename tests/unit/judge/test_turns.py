@@ -251,6 +251,13 @@ def test_other_programs_work_is_not_the_kernels(monkeypatch: pytest.MonkeyPatch)
         rounds.measure()
 
 
+def test_copies_between_gpus_are_foreign_work(monkeypatch) -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = looking(machine, lambda order: 1.0)
+    monkeypatch.setattr(rounds.turns.kind, "moves_bytes", lambda gpus: True)
+    assert failing(rounds).verdict is Verdict.BASELINE_DISTURBED
+
+
 def test_work_behind_closed_gate_is_seen_as_well() -> None:
     machine = MadeMachine("made-gpu")
     rounds = looking(
