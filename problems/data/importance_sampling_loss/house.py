@@ -1,9 +1,8 @@
-"""House kernel: importance-sampling loss; logits exist only in the cache, and seven numbers cross the ranks once.
+"""House kernel: importance-sampling loss; logits exist one slice at a time, and seven numbers cross the ranks once.
 
-The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache. A kernel reads
-every row's largest logit, sum of exponentials and label's logit from them, so the whole matrix of logits is never
-written. One more launch computes all tokens' results, and exchanges sums and extremes. The library's products limit the
-speed.
+The library multiplies the hidden states by a slice of the LM head. A kernel reads every row's largest logit, sum of
+exponentials and label's logit from these logits, so the whole matrix is never written. One more launch computes all
+tokens' results, and exchanges sums and extremes. The library's products limit the speed.
 """
 
 import torch
@@ -81,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const fl
 }
 """)
 THREADS = 256
-CACHED = 24 << 20
-"""Bytes of logits per slice: with the slice of the head they stay in the cache of 50 MB."""
+CACHED = 64 << 20
+"""Bytes of logits per slice. With 24 MB, which stay in the cache, a call took 8 % longer on two H200: it has more products."""
 CLAMP = 20.0
 
 

@@ -1,4 +1,4 @@
-"""House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up in the cache."""
+"""House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up in chunks."""
 
 from typing import Any
 
@@ -69,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) add_up_pairs(const TYPE* dots,
 BLOCKS, THREADS = 528, 256
 SENDING_BLOCKS = 32
 """Blocks of the exchange of texts; few, because they run beside a product."""
-CHUNK = 1 << 24
-"""Bytes of products per chunk: they stay in the L2 cache until they have been added up."""
+CHUNK = 1 << 26
+"""Bytes of products per chunk. With 16 MB, which stay in the L2 cache, a call took 11 % longer on two H200."""
 BESIDE: Any = torch.cuda.Stream(priority=-1) if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
 
 symm.reserve(2 << 30)
