@@ -6,6 +6,8 @@ import torch.distributed as dist
 from sandbox.kit import symm
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.sums import add_up, boxes
+from sandbox.kit.recorded import recorded
+from sandbox.kit.symmetric_memory.team import Team
 
 WIDEST = 256
 """Largest number of elements of a head for which the tiles of a program fit into shared memory."""
@@ -35,25 +37,39 @@ def solution(
     of its share of the heads, so it computes complete gradients and sends them back in the run dtype.
     """
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-    given, heads = [dout, q, k, v, out], q.shape[2]
-    gradients = q.new_empty((3, *q.shape))
-    if dist.get_world_size(cp_group) == 1:
-        write_gradients(given, softmax_lse, scale, causal, list(gradients))
-    else:
-        team = symm.team(cp_group)
-        whole = reshard(torch.stack(given, dim=2), 3, 1, team)  # [B, W·S, 5, ceil(H / W), d]
-        lse = reshard(softmax_lse, 1, 2, team)  # [B, ceil(H / W), W·S]
-        mine = whole.new_empty((*whole.shape[:2], 3, *whole.shape[3:]))
-        write_gradients(list(whole.unbind(2)), lse, scale, causal, list(mine.unbind(2)))
-        home = reshard(mine, 1, 3, team)  # [B, S, 3, at least H, d]
-        gradients.copy_(home[:, :, :, :heads].movedim(2, 0))
-    replicas = dist.get_world_size(dp_group) if dp_group is not None else 1
-    if replicas > 1:
-        team = symm.team(dp_group)
-        box = boxes(gradients.numel(), gradients.dtype, team, gradients.is_cuda)
-        add_up(gradients, box, team, factor=1 / replicas, base=SLOTS)
+    given, gradients = [dout, q, k, v, out], q.new_empty((3, *q.shape))
+    everyone, team = symm.team(cp_group), symm.team(dp_group) if dp_group is not None else None
+    box = boxes(gradients.numel(), gradients.dtype, team, gradients.is_cuda) if team and team.world > 1 else gradients
+    # The exchange of heads takes buffers in turn, which cannot be recorded.
+    write = write_average if everyone.world == 1 else write_average.function
+    write(given, softmax_lse, gradients, box, scale, causal, everyone, team)
     grad_q, grad_k, grad_v = gradients
     return grad_q, grad_k, grad_v
+
+
+@recorded
+def write_average(
+    given: list[torch.Tensor],
+    softmax_lse: torch.Tensor,
+    gradients: torch.Tensor,
+    box: torch.Tensor,
+    scale: float,
+    causal: bool,
+    everyone: Team,
+    replicas: Team | None,
+) -> None:
+    """Writes the gradients [3, B, S, H, d], averaged over the replicas. box: the buffer of their sum."""
+    if everyone.world == 1:
+        write_gradients(given, softmax_lse, scale, causal, list(gradients))
+    else:
+        whole = reshard(torch.stack(given, dim=2), 3, 1, everyone)  # [B, W·S, 5, ceil(H / W), d]
+        lse = reshard(softmax_lse, 1, 2, everyone)  # [B, ceil(H / W), W·S]
+        mine = whole.new_empty((*whole.shape[:2], 3, *whole.shape[3:]))
+        write_gradients(list(whole.unbind(2)), lse, scale, causal, list(mine.unbind(2)))
+        home = reshard(mine, 1, 3, everyone)  # [B, S, 3, at least H, d]
+        gradients.copy_(home[:, :, :, : gradients.shape[3]].movedim(2, 0))
+    if replicas and replicas.world > 1:
+        add_up(gradients, box, replicas, factor=1 / replicas.world, base=SLOTS)
 
 
 def write_gradients(

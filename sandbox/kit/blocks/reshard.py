@@ -21,7 +21,9 @@ kernel_for = cuda.lazy(cuda_text("reshard"))
 BLOCKS, THREADS = 128, 512
 
 
-def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> torch.Tensor:
+def reshard(
+    x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team, out: torch.Tensor | None = None
+) -> torch.Tensor:
     """Cuts x into W parts along scatter_dim, sends part d to member d, and joins the received parts along gather_dim.
 
     x: the same shape on all members, elements of 2, 4 or 8 bytes. A length that W does not divide is padded with zeros at its
@@ -29,7 +31,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
     same. A single member gets a copy of x. With more, on GPUs, it is a buffer of a ring (`Team.out`): a later call for
     the same shape writes to it again, but not the next one. Collective; uses the team's signal slots 0..127 with its
     own numbers (px_turn in px.cuh), so other kernels must not use these slots with epochs. Received parts are in the
-    order of their senders.
+    order of their senders. out: the buffer to use with more members; by default the next of a ring.
     """
     world = team.world
     if world == 1:
@@ -45,7 +47,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
         return _copied(x, scatter_dim, gather_dim, part, shape, team)
     unit = cuda.unit_of(x)
     kernel = kernel_for(unit).reshard  # before the ranks exchange: see `cuda.lazy`
-    result = team.out(shape, x.dtype, "reshard")
+    result = team.out(shape, x.dtype, "reshard") if out is None else out
     inner = math.prod(x.shape[max(scatter_dim, gather_dim) + 1 :])
     outer = math.prod(x.shape[: min(scatter_dim, gather_dim)])
     between = math.prod(x.shape[min(scatter_dim, gather_dim) + 1 : max(scatter_dim, gather_dim)])
