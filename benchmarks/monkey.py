@@ -81,7 +81,7 @@ HABITS = (
 """What users do in one go. The steps come in this order; now and then another step comes between, or one is left out."""
 RAW = r"""\xff\xfe\x80 \xc3 \xe5\x80 \xf0\x9f\x99 \xed\xa0\x80 \x00\x00 \x1b \x1b[ \x1b[<0; \x1b[201~ \x1b[O \x1b[I
 \x1b[O\x1b[I\x1b[O\x1b[I \x1b[97u \x1b[97;5u \x1b[122;5:3u \x1b[57441;2:1u \x1b[99999999u \x1b[13;5u \x1b[27;1:3u
-\x1b[115;5:2u \x1b[1;1R \x1b[?1u \x1b[?2026;2$y \x1b[?1;2c \x1b[48;10;34;0;0t \x1b]11;rgb:ffff/ffff/ffff\x07
+\x1b[115;5:2u \x1b[1;1R \x1b[?1u \x1b[?2026;2$y \x1b[?1;2c \x1b]11;rgb:ffff/ffff/ffff\x07
 \x1b]52;c;!!\x07 \x1bP>|x\x1b\\ \x1b[<64;999;999M \x1b[<0;0;0M \x1b[<35;-1;5M"""
 """Bytes that a terminal may send: no UTF-8, cut sequences, focus, keys of kitty's protocol, answers to queries."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz  ()[]{}:.,='\"#/?012345é值🙂"
