@@ -48,16 +48,28 @@ PATIENCE_S = 240.0
 
 @asynccontextmanager
 async def opened(
-    settings: Any, problem: str = "", kernel: Path | None = None, commands: Sequence[Sequence[str]] = ()
+    settings: Any,
+    problem: str = "",
+    kernel: Path | None = None,
+    commands: Sequence[Sequence[str]] = (),
+    run: Path | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """The app over folders of its own, and its pilot. commands: of `pkb-arena`, run in these folders before."""
+    """The app over folders of its own, and its pilot.
+
+    commands: of `pkb-arena`, run in these folders before. run: the journal of a run that counts as the user's.
+    """
     from arena.paths import find_paths
+    from arena.records.header import read_header
     from arena.settings import save_settings
     from screens.app import ArenaApp
     from screens.services import Services
 
     os.environ["PKB_ARENA_HOME"] = tempfile.mkdtemp()
     save_settings(settings, find_paths())
+    if run is not None:
+        find_paths().runs.mkdir(parents=True)
+        text = run.read_text(encoding="utf-8").replace('"player":"house"', '"player":"you"')
+        (find_paths().runs / f"{read_header(run).run_id}.jsonl").write_text(text, encoding="utf-8")
     for command in commands:
         subprocess.run([sys.executable, "-m", "screens.main", *command], check=True)
     services = Services(find_paths())
@@ -125,7 +137,7 @@ async def arena(name: str = "arena", path: Path = HERE / "run.jsonl") -> None:
 
     header = read_header(path)
     kernel = kernel_file(header.kernel.source)
-    async with opened(Settings(device="cpu", world=2), str(header.problem_id), kernel) as (app, pilot):
+    async with opened(Settings(device="cpu", world=2), str(header.problem_id), kernel, run=path) as (app, pilot):
         app.screen.session.setting = lambda: header.setting  # this machine may have no such devices
         for event in read_events(path):
             app.screen.apply(event)
@@ -139,7 +151,8 @@ async def arena_run() -> None:
 
     run = ["run", "13", str(kernel_file(EXAMPLE.read_text(encoding="utf-8"))), "--device", "cpu", "--world", "2"]
     async with opened(Settings(seconds=BUDGET_S), commands=[run, run]):
-        shutil.copy(max(find_paths().runs.iterdir()), HERE / "run.jsonl")
+        text = max(find_paths().runs.iterdir()).read_text(encoding="utf-8")
+        (HERE / "run.jsonl").write_text(text.replace(f"{HERE.parent}/", ""), encoding="utf-8")
 
 
 async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end: bool = False) -> None:
