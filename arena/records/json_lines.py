@@ -196,9 +196,14 @@ class RawLine(NamedTuple):
     """With its line break. Of a line that is too long only the beginning, which `decoder` refuses."""
 
 
+def _opened(path: Path) -> BinaryIO:
+    """Opens a file of lines. One that is a pipe ends at once or refuses `tell`: nobody may write into it."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
 def whole_lines(path: Path) -> Iterator[RawLine]:
     """Yields all whole lines. Another process may be writing the file."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         yield from _lines(file, 1)
 
 
@@ -221,7 +226,7 @@ def read_first(path: Path, decode: Callable[[bytes], Line]) -> Line:
     Raises:
         OSError, ValueError: it cannot be read, or is another kind of line.
     """
-    with path.open("rb") as file:
+    with _opened(path) as file:
         return decode(file.readline(MOST_BYTES + 1))
 
 
@@ -237,7 +242,7 @@ def read_later(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
 
 def last_line(path: Path) -> bytes:
     """Returns the last whole line without its line break, at most its last 64 KiB; empty if there is none."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return (file.read().split(b"\n")[:-1] or [b""])[-1]
 
@@ -251,7 +256,7 @@ class Follower:
 
     def more(self, most: int = 2000) -> Iterator[RawLine]:
         """Yields whole lines that were added since, at most `most`. A line is taken when the next one is asked for."""
-        with self.path.open("rb") as file:
+        with _opened(self.path) as file:
             until = file.seek(self._at) + FOLLOW_BYTES
             for count, line in enumerate(_lines(file, self._number), 1):
                 yield line

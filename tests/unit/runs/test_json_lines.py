@@ -124,6 +124,14 @@ def test_line_that_does_not_fit_is_value_error(line: bytes) -> None:
         decoder(Point)(line)
 
 
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(OSError, match="Illegal seek"):
+        texts(tmp_path / "a")
+    with pytest.raises(ValueError, match="truncated"):
+        read_header(tmp_path / "a")
+
+
 def test_the_last_line_is_a_whole_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for data, last in ((b"", b""), (b"1", b""), (b"1\n", b"1"), (b"1\n2\n3", b"2")):
