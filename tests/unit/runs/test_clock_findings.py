@@ -35,7 +35,7 @@ def keep(paths: Paths, *entries: RunRecord) -> None:
 def test_before_first_run_advice_is_to_run_kernel(paths: Paths) -> None:
     found = clock_finding(paths)
     assert (found.state, clock_resolutions(paths)) == ("limited", [])
-    assert found.advice == "run any kernel"
+    assert found.advice == "end other programs, then run any kernel"
     assert not paths.database.exists()
 
 
