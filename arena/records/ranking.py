@@ -81,7 +81,7 @@ class Standing(msgspec.Struct, frozen=True):
     last: RunRecord
     """The last run that is not voided; if all are voided, the last of all."""
     pooled: int = 0
-    """Number of measurements in the figures of `best`."""
+    """Number of runs of `best`: its figures are those of the sharper ones."""
     holds: str = ""
     """If `best` is faster: it is also faster at "all", "some" or "none" of the other sizes; empty: not known."""
 
@@ -96,11 +96,19 @@ def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:
 
     Leaves out voided runs, and kernels whose times were too noisy.
     """
+    return [record for record, _ in _kernels(records)]
+
+
+def _kernels(records: Iterable[RunRecord]) -> list[tuple[RunRecord, int]]:
+    """As `fastest`, each with the number of its runs."""
     kernels = [
-        each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock)
+        (
+            each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock),
+            len(each.items),
+        )
         for each in ranked(records, _measurement)
     ]
-    return [record for record in kernels if record.outcome != "too noisy"]
+    return [(record, runs) for record, runs in kernels if record.outcome != "too noisy"]
 
 
 def _measurement(record: RunRecord) -> Measurement | None:
@@ -114,9 +122,7 @@ def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:
     """Returns a player's standing in a problem. records: all runs of the player in it, oldest first."""
     counted = [record for record in records if not record.voided]
     solved = any(record.passed and not record.other_than for record in counted)
-    best = next(iter(fastest(counted)), None)
-    of = _measurement(best) if best is not None else None
-    pooled = sum(found.code == of.code for found in map(_measurement, counted) if found and of)
+    best, pooled = next(iter(_kernels(counted)), (None, 0))
     held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
     return Standing(problem_id, len(records), solved, best, (counted or records)[-1], pooled, held)
 

@@ -74,9 +74,7 @@ def _us(name: str, way: Way, offered: Ways, pair: Pair, nbytes: int, device: Dev
     device.synchronize()
     pair.team.host_barrier()
     about = 5e-6 + nbytes / 2e11
-    turns = min(
-        MOST_TURNS, max(2, 2 * round(SERIES_S / about / 2))
-    )  # even, so that the first rank gets the last signal
+    turns = min(MOST_TURNS, max(2, 2 * round(SERIES_S / about / 2)))  # even: the first rank gets the last signal
     best = min(offered.seconds(partial(way.run, pair, nbytes, turns), pair) for _ in range(SERIES))
     device.synchronize()
     pair.team.host_barrier()

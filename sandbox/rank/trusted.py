@@ -288,11 +288,9 @@ class TrustedRank(Rank):
         self.device.free_blocks(CACHED_BYTES)
         if order.against is not None:
             arenas.poison(order.against)
-        right = sum(finding.verdict is Verdict.PASS for finding in findings)
-        findings.sort(key=lambda finding: finding.verdict is not Verdict.PASS)
-        self.reply(
-            order, findings[: right + 1]
-        )  # one wrong one, so that all places show one iteration's wrong elements
+        wrong = [finding for finding in findings if finding.verdict is not Verdict.PASS]
+        right = [finding for finding in findings if finding.verdict is Verdict.PASS]
+        self.reply(order, right + wrong[:1])  # one, so that all places show one iteration's wrong elements
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""

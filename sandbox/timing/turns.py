@@ -468,10 +468,11 @@ class Turns:
             observations = side.observations
             assert observations is not None
             verdict = Verdict.BASELINE_DISTURBED
-            fault = observations.stopped_activity.fault(other) or observations.foreign_work.fault
-            if fault == observations.foreign_work.fault != "" and self._beside_others:
+            fault, foreign = observations.stopped_activity.fault(other), observations.foreign_work.fault
+            if foreign and not fault and self._beside_others:
                 advice = "The kernel is not at fault. Run it again when no other program uses these GPUs."
-                raise HarnessFailed(f"other programs use these GPUs: {fault}", advice)
+                raise HarnessFailed(f"other programs use these GPUs: {foreign}", advice)
+            fault = fault or foreign
             late = observations.after_done
             if not fault and late.is_fault and not self.kind.on_gpus:
                 verdict = Verdict.LATE_OUTPUT
