@@ -135,12 +135,19 @@ async def test_ctrl_z_waits_for_present_work() -> None:
     assert stopped
 
 
+def waits_for(pid: int, number: signal.Signals) -> bool:
+    """The process has a signal that it has not taken yet, because it is stopped."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)  # type: ignore[index]
+
+
 def test_ctrl_c_while_stopped_ends_app(kernel: Path) -> None:
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.kill(signal.SIGTSTP)
         eventually(lambda: app.read() or psutil.Process(app.process.pid).status() == psutil.STATUS_STOPPED)
         app.process.send("\x03")
+        eventually(lambda: waits_for(app.process.pid, signal.SIGINT))  # the terminal passes a key on in its own time
         app.process.kill(signal.SIGCONT)
         assert app.ends() == 130
 
