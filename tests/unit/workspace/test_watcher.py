@@ -122,11 +122,11 @@ async def test_text_before_own_write_is_no_save(kernel: Path) -> None:
 
 
 async def test_truncation_before_write_is_no_empty_kernel(kernel: Path) -> None:
-    async with watching(kernel) as (_, seen):
-        with kernel.open("w") as file:
-            file.flush()
-            await asyncio.sleep(0.03)
-            file.write("two")
+    async with watching(kernel) as (watcher, seen):
+        before = watcher.reads
+        kernel.write_text("")
+        await comes_true(lambda: watcher.reads > before)  # sooner than the watcher reads again
+        kernel.write_text("two")
         assert await next_text(seen) == "two"
 
 
