@@ -6,7 +6,6 @@ import pwd
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
+from sandbox.machine.processes import cpu_seconds
 from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Setting, Waiting
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import lease
@@ -172,13 +172,14 @@ def test_lock_held_by_somebody_idle_is_passed_by(
 def test_lock_held_by_somebody_who_works_is_not(
     tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
+    monkeypatch.setattr(lease, "WATCHED_S", 0.1)
     busy, mine = arena(), Lease(["cores"], tmp_path)
     assert busy.ask("take")
     busy.tell("spin")
-    for _ in range(20):
+    for _ in range(10):
         assert not mine.pass_by_idle()
-        time.sleep(0.05)
+        used = cpu_seconds([busy.process.pid])
+        eventually(lambda: cpu_seconds([busy.process.pid]) > used + 0.03)  # noqa: B023
 
 
 BAD_NOTES = {
