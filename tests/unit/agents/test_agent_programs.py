@@ -1,5 +1,6 @@
 """Agent programs as players: scripted ones in their jail, and real ones that are installed, to a PASS."""
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -19,14 +20,16 @@ from waiting import PATIENCE_S
 
 from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.paths import Paths
-from arena.players.program import jailed, player
+from arena.players.program import jailed, player, watch
 from arena.players.program.jailed import program_findings
 from arena.players.program.program import BUILT_IN, SPEAKS, find_program, installation
+from arena.players.program.watch import ProgramEnd, Watch
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import Jail, choose
+from sandbox.jail.memory import AgentUsage
 from sandbox.jail.profiles import NONE, SOURCE_ROOT, agent_interpreter
 from sandbox.protocol.verdict import Verdict
 
@@ -210,6 +213,16 @@ async def test_program_without_mcp_submits_files(playing: Playing, script: Path,
     played = await playing()
     assert [attempt.passed for attempt in played.attempts] == [False, True]
     assert (played.best, played.reason) == ("pass\n", "done")
+
+
+async def test_ended_programs_words_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(watch, "ERRORS_BYTES", 8)
+    script, pipe, heard = "echo out; printf abcdefghij >&2; exit 3", asyncio.subprocess.PIPE, list[str]()
+    process = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=pipe, stderr=pipe)
+    with contextlib.closing(AgentUsage(NONE, tmp_path, CAPS)) as usage:
+        ended = await Watch(PATIENCE_S, heard.append, str).to_its_end(process, usage)
+    assert ended == ProgramEnd(3, "abcdghij", "out")
+    assert "".join(heard) == "out\n\n[stderr]\nabcdghij\n"
 
 
 @pytest.mark.usefixtures("jailed_agents")

@@ -126,9 +126,10 @@ async def test_only_function_tools_and_known_fields_pass(
     model_server.replies = [streamed("hello")]
     beta = {"anthropic-beta": "mcp-client-2025-04-04", "openai-beta": "x", "anthropic-version": "2023-06-01"}
     async with asking(model_server, tmp_path, provider) as program:
-        await program.ask(DEAR[provider], **beta)
+        await program.ask(DEAR[provider] | {"model": "dear"}, **beta)
         assert program.told[0].startswith("[the gateway left out: ")
     (seen,) = model_server.seen
+    assert seen.body["model"] == "cheap"
     assert not any("beta" in name for name in seen.headers)
     limits = {"max_tokens": 1000, "max_output_tokens": 1000, "stream_options": {"include_usage": True}, "store": False}
     allowed = {"messages", "input", "contents", "tools", "generationConfig", "stream", "model", *limits}

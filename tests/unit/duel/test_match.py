@@ -25,6 +25,7 @@ from arena.duel.events import (
     Left,
     Paused,
     Resumed,
+    Said,
     Submitted,
 )
 from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
@@ -229,6 +230,8 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=1.0)
+    heard: list[AnyDuelEvent] = []
+    match.listeners.append(heard.append)
 
     def judged(number: int) -> bool:
         attempts = match.state.left.attempts
@@ -236,6 +239,8 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
 
     playing = asyncio.create_task(match.play())
     await comes_true(lambda: judged(1))
+    kernel.write_bytes(b"caf\xe9")
+    await comes_true(lambda: any("not submitted: " in event.text for event in heard if isinstance(event, Said)))
     kernel.write_text("pass")
     await comes_true(lambda: judged(2))
     match._started -= 60.0  # the minute is over

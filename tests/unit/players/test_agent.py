@@ -12,7 +12,7 @@ from scripted_referee import COMMAND
 
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.models.budget import Spent
-from arena.models.conversation import Text, Usage
+from arena.models.conversation import CallPart, Finish, Text, Usage
 from arena.paths import Paths
 from arena.players import trace
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
@@ -22,6 +22,7 @@ from arena.players.trace import (
     AnyTraceEvent,
     Asked,
     Counted,
+    Drafted,
     Ended,
     Judged,
     Retried,
@@ -116,6 +117,10 @@ def test_delayed_text_is_recorded_before_what_followed(made: MakeAgent, monkeypa
     recorder.piece(Usage(read=1, written=2), Spent())
     assert [type(event) for event in heard] == [Wrote, Counted]
     assert heard[0].at < heard[1].at
+    for number in (1, 2):
+        recorder.piece(CallPart(number, f'{{"source": "{number}'), Spent())
+    recorder.piece(Finish("stop"), Spent())
+    assert [event.text for event in heard if isinstance(event, Drafted)] == ["1", "2"]
 
 
 async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made: MakeAgent) -> None:
