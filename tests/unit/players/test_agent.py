@@ -30,6 +30,7 @@ from arena.players.trace import (
     read_trace,
     read_trace_header,
 )
+from arena.players.writing_state import WritingState
 from arena.records.json_lines import Journal
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -121,6 +122,10 @@ def test_delayed_text_is_recorded_before_what_followed(made: MakeAgent, monkeypa
         recorder.piece(CallPart(number, f'{{"source": "{number}'), Spent())
     recorder.piece(Finish("stop"), Spent())
     assert [event.text for event in heard if isinstance(event, Drafted)] == ["1", "2"]
+    state = WritingState()
+    for event in heard:
+        state.apply(event)
+    assert state.since == heard[0].at
 
 
 async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made: MakeAgent) -> None:
