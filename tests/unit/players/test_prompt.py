@@ -401,7 +401,7 @@ def card(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Card
         program = PROGRAM.format(world=world)
         done = with_driver(program, {"CUDA_VISIBLE_DEVICES": visible}, **{"GPUS": 8, **knobs})
         assert done.returncode == 0, done.stderr
-        return [line for line in done.stdout.splitlines() if not line.startswith("torch ")]
+        return [line for line in done.stdout.splitlines() if not re.match(r"torch \d", line)]
 
     return lines
 
