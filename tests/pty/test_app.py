@@ -98,7 +98,13 @@ def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: si
         all_end(children)
 
 
-def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def waits_for(pid: int, number: signal.Signals) -> bool:
+    """The process has a signal that it has not taken yet, because it is stopped."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)  # type: ignore[index]
+
+
+def test_stopped_app_has_one_reader_and_obeys_ctrl_c(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
@@ -109,8 +115,12 @@ def test_stopped_app_continues_with_one_reader_of_keys(kernel: Path, monkeypatch
             eventually(lambda: app.read() or b"NOT RUN YET" in app.raw[before:])  # noqa: B023
         assert app.raw.count(b"\x1b[?1049h") == 1
         assert not re.search(rb"\x1b\[[\d;]*\x1b", app.raw)  # a sequence without its end
-        app.process.send("\x11")
-        assert app.ends() == 0
+        app.process.kill(signal.SIGTSTP)
+        eventually(lambda: app.read() or psutil.Process(app.process.pid).status() == psutil.STATUS_STOPPED)
+        app.process.send("\x03")  # ctrl+c
+        eventually(lambda: waits_for(app.process.pid, signal.SIGINT))  # the terminal passes a key on in its own time
+        app.process.kill(signal.SIGCONT)
+        assert app.ends() == 130
 
 
 def test_app_that_quits_takes_terminal_no_more() -> None:
@@ -133,34 +143,6 @@ async def test_ctrl_z_waits_for_present_work() -> None:
     assert not stopped
     await asyncio.sleep(0)
     assert stopped
-
-
-def waits_for(pid: int, number: signal.Signals) -> bool:
-    """The process has a signal that it has not taken yet, because it is stopped."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)  # type: ignore[index]
-
-
-def test_ctrl_c_while_stopped_ends_app(kernel: Path) -> None:
-    with Screen("screens", "13") as app:
-        app.shows("NOT RUN YET", "started)")
-        app.process.kill(signal.SIGTSTP)
-        eventually(lambda: app.read() or psutil.Process(app.process.pid).status() == psutil.STATUS_STOPPED)
-        app.process.send("\x03")
-        eventually(lambda: waits_for(app.process.pid, signal.SIGINT))  # the terminal passes a key on in its own time
-        app.process.kill(signal.SIGCONT)
-        assert app.ends() == 130
-
-
-def test_wrong_bytes_end_nothing(kernel: Path) -> None:
-    with Screen("screens", "13") as app:
-        app.shows("NOT RUN YET", "started)")
-        app.process.send(b"\xed\xa0\x80\xff")
-        app.process.send("\x1b[48;45;160;0;0t\x1b[<0;9;9M\x1b[<0;9;9m")  # a size of 0 pixels, and a click
-        app.shows("NOT RUN YET")
-        app.process.send("hello")
-        app.shows("hello")
-        assert b"\x1b[?1049l" not in app.raw  # on the alternate screen
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
@@ -231,10 +213,15 @@ def test_second_app_at_same_problem_is_read_only(kernel: Path) -> None:
             second.shows("read-only", "def solution(A_local")
 
 
-def test_kernel_of_ones_own_opens_with_its_problem(kernel: Path, tmp_path: Path) -> None:
+def test_wrong_bytes_end_nothing_in_ones_own_kernel(kernel: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(kernel.read_text() + "# of my own\n")
     with Screen("screens.main", "13", str(mine)) as app:
-        app.shows("mine.py")
-        app.process.send("\x11")  # ctrl+q
+        app.shows("mine.py", "started)")
+        app.process.send(b"\xed\xa0\x80\xff")
+        app.process.send("\x1b[48;45;160;0;0t\x1b[<0;9;9M\x1b[<0;9;9m")  # a size of 0 pixels, and a click
+        app.process.send("hello")
+        app.shows("hello")
+        assert b"\x1b[?1049l" not in app.raw  # on the alternate screen
+        app.process.send("\x11\x11")  # ctrl+q
         assert app.ends() == 0
