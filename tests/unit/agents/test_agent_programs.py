@@ -262,6 +262,7 @@ def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.
         environment / "pyvenv.cfg": "",
         sibling / "bin/agent.py": "",
         sibling / "lib/real.py": "",
+        sibling / "tools/agent.py": "",
         tmp_path / "nodes/node": "",
     }
     for path, text in texts.items():
@@ -277,6 +278,7 @@ def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.
     assert start == [f"{environment}/bin/python3", f"{environment}/bin/agent"]
     assert environment in needed
     assert installation(sibling / "bin/agent.py")[1] == [sibling / "bin/agent.py", sibling / "lib"]
+    assert installation(sibling / "tools/agent.py")[1] == [sibling / "tools/agent.py"]
 
 
 @pytest.mark.usefixtures("jailed_agents")
