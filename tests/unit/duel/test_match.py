@@ -111,7 +111,7 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, engi
     engine.judge = lambda request: asked.append(request) or judge(request)
     match.listeners.append(lambda event: match.give_up("left") if isinstance(event, FinalBegan) else None)  # too late
     ended = await match.play()
-    assert (ended.winner, ended.reason) == ("left", "faster in the final")
+    assert (ended.winner, ended.reason, ended.left.stopped) == ("left", "faster in the final", "")
     events = told(match, paths)
     assert [event.at for event in events] == sorted(event.at for event in events)
     assert events[-1] == ended

@@ -230,7 +230,9 @@ def test_the_card_gives_the_winners_figure() -> None:
     assert "house wins: faster in the final" in text_card(duel.header, ended)
     for changes, shown in ({"us": 7.0}, True), ({"us": None}, False), ({"us": 7.0, "verdict": Verdict.CRASH}, False):
         side = msgspec.structs.replace(ended.left, **changes)
-        assert ("7.0 µs a call" in text_card(duel.header, msgspec.structs.replace(ended, left=side))) == shown
+        card = text_card(duel.header, msgspec.structs.replace(ended, left=side))
+        assert ("7.0 µs a call" in card) == shown
+        assert card.count("over the baseline") == (2 if side.verdict is Verdict.PASS else 1)
 
 
 def test_report_has_judged_attempts_and_players() -> None:
