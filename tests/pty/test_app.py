@@ -104,7 +104,7 @@ def waits_for(pid: int, number: signal.Signals) -> bool:
     return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)  # type: ignore[index]
 
 
-def test_stopped_app_has_one_reader_and_obeys_ctrl_c(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_app_continues_then_ends_by_ctrl_c(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
@@ -203,14 +203,6 @@ def test_run_goes_on_while_other_editor_has_terminal(
         app.shows("CANCELLED")
         app.process.send("\x11")
         assert app.ends() == 0
-
-
-@pytest.mark.further
-def test_second_app_at_same_problem_is_read_only(kernel: Path) -> None:
-    with Screen("screens.main", "gemm_allreduce") as app:
-        app.shows("kernel.py", "def solution(A_local")
-        with Screen("screens.main", "gemm_allreduce") as second:
-            second.shows("read-only", "def solution(A_local")
 
 
 def test_wrong_bytes_end_nothing_in_ones_own_kernel(kernel: Path, tmp_path: Path) -> None:

@@ -13,10 +13,18 @@ from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import RunRecord
 from arena.sweep.records import Cell, CellResult
+from benchmarks.rows import RunRow
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
+
+
+def run_row(verdict: str, outcome: str, call: Interval, device: Interval | None, **more: Any) -> RunRow:
+    """Returns a row of a benchmark. more: its size, its kernel, its baseline's times, and other fields."""
+    known = {"id": 13, "problem": "gemm_allreduce", "sizes": {}, "world": 2, "dtype": "bfloat16", "size": "tiny"} | more
+    speedup = Speedup(call, device) if verdict == "PASS" else None
+    return RunRow(verdict=verdict, outcome=outcome, speedup=speedup, **known)
 
 
 def header(run_id: str = "r1", source: str = "", player: str = "you", **more: Any) -> RunHeader:

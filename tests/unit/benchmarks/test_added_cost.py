@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from stored_runs import run_row
 
 from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import RunRow
 from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, conclude, costs, row_of
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Microseconds, Speedup
+from sandbox.protocol.events import Interval, Microseconds
 
 CATALOGUE = load_catalogue()
 
@@ -65,21 +66,9 @@ def test_cost_is_expected_where_it_can_be_seen() -> None:
 
 def run(call: float, device: float | None = None, outcome: str = "slower", verdict: str = "PASS") -> RunRow:
     """A run against a baseline of 60 us end-to-end and 20 us device time a call. Its intervals are ±2 %."""
-    made = [None if value is None else Interval(value, value * 0.98, value * 1.02) for value in (call, device)]
-    return RunRow(
-        id=13,
-        problem="gemm_allreduce",
-        size="",
-        sizes={},
-        world=2,
-        dtype="bfloat16",
-        kernel="host_20",
-        verdict=verdict,
-        outcome=outcome,
-        preset="tiny",
-        speedup=Speedup(*made) if verdict == "PASS" else None,
-        baseline_us=Microseconds(call=60.0, device=20.0) if verdict == "PASS" else None,
-    )
+    call_ratio, device_ratio = (value and Interval(value, value * 0.98, value * 1.02) for value in (call, device))
+    times = Microseconds(call=60.0, device=20.0) if verdict == "PASS" else None
+    return run_row(verdict, outcome, call_ratio, device_ratio, kernel="host_20", preset="tiny", baseline_us=times)
 
 
 def on_host(call: float, device: float | None = None, outcome: str = "slower") -> AddedCostRow:

@@ -1,11 +1,12 @@
 """Runs of identical code, on CPU ranks and on GPUs; what was known after some seconds of timing."""
 
 import pytest
+from stored_runs import run_row
 
 from benchmarks.rows import REFUSED, RunRow
 from benchmarks.tables.precision import SECONDS, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
-from sandbox.protocol.events import Interval, Microseconds, Speedup
+from sandbox.protocol.events import Interval, Microseconds
 from sandbox.protocol.result import Batches, Samples
 
 WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)
@@ -13,20 +14,9 @@ WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)
 
 def itself(outcome: str, call: tuple[float, float, float] = NARROW, verdict: str = "PASS", problem: int = 13) -> RunRow:
     """A run of a baseline against itself."""
-    speedup = Speedup(call=Interval(*call), device=Interval(1.001, 0.99, 1.01))
-    return RunRow(
-        id=problem,
-        problem="gemm_allreduce",
-        size="tiny",
-        sizes={},
-        world=2,
-        dtype="bfloat16",
-        kernel="baseline",
-        verdict=verdict,
-        outcome=outcome,
-        speedup=speedup if verdict == "PASS" else None,
-        baseline_us=Microseconds(call=40.0, device=20.0) if verdict == "PASS" else None,
-    )
+    times = Microseconds(call=40.0, device=20.0) if verdict == "PASS" else None
+    device = Interval(1.001, 0.99, 1.01)
+    return run_row(verdict, outcome, Interval(*call), device, id=problem, kernel="baseline", baseline_us=times)
 
 
 def test_runs_of_one_problem_come_to_a_line():

@@ -10,7 +10,7 @@ from scripted_agents import Bench, MakeAgent, compiling, fenced, results, run, s
 from arena.errors import UsageError
 from arena.models.conversation import ARGUMENT_CHARACTERS
 from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS
-from arena.players.player import PlayerKind, PlayerName, parse_player, user_name
+from arena.players.player import PlayerKind, PlayerName, parse_player
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
 
@@ -172,9 +172,3 @@ def test_any_other_word_is_refused_with_the_forms(word: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_player(word)
     assert "agent:NAME" in refused.value.advice
-
-
-@pytest.mark.parametrize("name", ["", " anna", "x" * 61, "house", "model:opus"])
-def test_users_results_are_nobody_elses(name: str) -> None:
-    with pytest.raises(UsageError):
-        user_name(name)
