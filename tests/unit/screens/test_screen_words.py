@@ -255,14 +255,11 @@ def texts(width: int) -> list[str]:
     return [text for text, _ in fitting(PHASES, width)]
 
 
-def test_all_of_them_where_there_is_room():
+def test_missing_phases_go_first_then_oldest_but_current():
     assert texts(80) == [text for text, _ in PHASES]
-
-
-def test_missing_phases_go_first_then_oldest():
     assert texts(64) == ["✓ load 0.08", "✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
     assert texts(50) == ["✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
-    assert texts(35) == ["▸ time 1.2/31 s", "esc cancels"]
+    assert texts(35) == texts(5) == ["▸ time 1.2/31 s", "esc cancels"]
 
 
 def test_wait_keeps_seconds_and_key_before_its_subject():
@@ -274,10 +271,6 @@ def test_wait_keeps_seconds_and_key_before_its_subject():
     assert fitting(waits, 110) == waits[1:]
     assert fitting(waits, 98) == [waits[0], waits[1], waits[3]]
     assert fitting(waits, 58) == [waits[1], waits[3]]
-
-
-def test_current_phase_stays_however_narrow():
-    assert texts(5) == ["▸ time 1.2/31 s", "esc cancels"]
 
 
 def test_phase_whose_compiling_goes_on_has_not_failed():
