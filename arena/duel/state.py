@@ -84,7 +84,7 @@ class SideState:
     def pooled(self) -> list[int]:
         """The numbers of the attempts whose measurements `best` has: they are of one text."""
         kernels = ranked([attempt for attempt in self.attempts if attempt.passed], _measurement)
-        return [attempt.number for attempt in kernels[0].items] if kernels else []
+        return [attempt.number for attempt in kernels[0].pooled] if kernels else []
 
     @property
     def last(self) -> AttemptState | None:
@@ -167,7 +167,7 @@ def _measurement(attempt: AttemptState) -> Measurement | None:
 def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
     """Returns the attempt with the longest measurement, with the pooled figures of all measurements of its code."""
     assert kernel.item.judged is not None
-    if len(kernel.items) == 1:
+    if len(kernel.pooled) == 1:
         return kernel.item
     judged = msgspec.structs.replace(
         kernel.item.judged, speedup=kernel.speedup, outcome=kernel.outcome, clock=kernel.clock

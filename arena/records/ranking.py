@@ -38,7 +38,9 @@ class Ranked(Generic[Item]):
     item: Item
     """The sharpest measurement, the earliest of equals; one by end-to-end time, if there is one."""
     items: tuple[Item, ...]
-    """All measurements, pooled or not, in the order they came."""
+    """All measurements, in the order they came."""
+    pooled: tuple[Item, ...]
+    """Those that `speedup` is of: by the same clock, and not much blunter than the sharpest."""
     speedup: Interval
     """Medians of the middles and ends of the pooled intervals, so that repeating does not narrow the interval."""
     clock: str
@@ -64,9 +66,10 @@ def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]
 def _pooled(group: list[tuple[Item, Measurement]]) -> Ranked[Item]:
     item, sharpest = min(group, key=lambda pair: (pair[1].clock == "device", half_width(pair[1].speedup)))
     most = BLUNT * half_width(sharpest.speedup)
-    kept = [found.speedup for _, found in group if found.clock == sharpest.clock and half_width(found.speedup) <= most]
-    middle, low, high = (median(getattr(each, end) for each in kept) for end in Interval.__struct_fields__)
-    return Ranked(item, tuple(each for each, _ in group), Interval(middle, low, high), sharpest.clock)
+    kept = [pair for pair in group if pair[1].clock == sharpest.clock and half_width(pair[1].speedup) <= most]
+    middle, low, high = (median(getattr(each.speedup, end) for _, each in kept) for end in Interval.__struct_fields__)
+    items, pooled = (tuple(each for each, _ in pairs) for pairs in (group, kept))
+    return Ranked(item, items, pooled, Interval(middle, low, high), sharpest.clock)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ class Standing(msgspec.Struct, frozen=True):
     last: RunRecord
     """The last run that is not voided; if all are voided, the last of all."""
     pooled: int = 0
-    """Number of runs of `best`: its figures are those of the sharper ones."""
+    """Number of runs that the figures of `best` are of (`Ranked.pooled`)."""
     holds: str = ""
     """If `best` is faster: it is also faster at "all", "some" or "none" of the other sizes; empty: not known."""
 
@@ -100,11 +103,11 @@ def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _kernels(records: Iterable[RunRecord]) -> list[tuple[RunRecord, int]]:
-    """As `fastest`, each with the number of its runs."""
+    """As `fastest`, each with the number of runs that its figures are of."""
     kernels = [
         (
-            each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock),
-            len(each.items),
+            each.item if len(each.pooled) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock),
+            len(each.pooled),
         )
         for each in ranked(records, _measurement)
     ]

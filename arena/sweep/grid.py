@@ -62,7 +62,7 @@ class Square:
         """The fastest correct kernel, with all measurements of its code pooled; a wrong one if none is correct."""
         if kernels := ranked(self.marks.values(), lambda mark: mark.measurement):
             mark, pooled = kernels[0].item, kernels[0]
-            if len(pooled.items) == 1:
+            if len(pooled.pooled) == 1:
                 return mark
             return msgspec.structs.replace(mark, speedup=pooled.speedup.median, outcome=pooled.outcome)
         return max(self.marks.values(), key=lambda mark: mark.passed, default=None)

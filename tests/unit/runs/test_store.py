@@ -366,7 +366,7 @@ def test_a_useless_measurement_never_outweighs_a_good_one() -> None:
     good, useless = Interval(7.02, 5.78, 8.54), Interval(3.85, 2.89, 3289.0)
     for order in ((good, useless), (useless, good), (useless, useless, good, useless)):
         (kernel,) = ranked(order, lambda speedup: Measurement("a", speedup, "call"))
-        assert (kernel.item, kernel.speedup) == (good, good)
+        assert (kernel.item, kernel.speedup, kernel.pooled) == (good, good, (good,))
 
 
 def test_a_longer_measurement_replaces_a_shorter_one() -> None:
