@@ -15,13 +15,12 @@ import importlib.util
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import Any, BinaryIO, get_args
 
 import msgspec
 
@@ -30,7 +29,7 @@ from arena.errors import MachineError, UsageError, why
 from arena.export.inspect_log import write_journal
 from arena.machine.facts import installed_version, this_machine
 from arena.models.budget import Spent
-from arena.paths import NAMED, Paths, files_in, make_folder, writing
+from arena.paths import NAMED, Paths, files_in, make_folder, open_plain, writing
 from arena.records.header import read_header
 from arena.records.index import stored
 from arena.records.run_record import RunRecord, view
@@ -84,7 +83,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
     try:
-        with open_plain(folder / MANIFEST, MOST_MANIFEST_BYTES) as file:
+        with open_bounded(folder / MANIFEST, MOST_MANIFEST_BYTES) as file:
             manifest = msgspec.json.decode(file.read(MOST_MANIFEST_BYTES) or b"", type=Manifest)
     except (OSError, ValueError, RecursionError) as error:
         fault = "it has no manifest.json" if isinstance(error, FileNotFoundError) else "its manifest.json is damaged"
@@ -111,7 +110,7 @@ def check_files(folder: Path, manifest: Manifest, copies: Mapping[str, Path]) ->
         try:
             if not path.resolve().is_relative_to(root):
                 raise FileNotFoundError
-            file = open_plain(path, left)
+            file = open_bounded(path, left)
         except (ValueError, FileNotFoundError):  # a NUL in its name
             raise UsageError(f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle") from None
         except OSError as error:
@@ -125,19 +124,16 @@ def check_files(folder: Path, manifest: Manifest, copies: Mapping[str, Path]) ->
             )
 
 
-def open_plain(path: Path, most: int) -> IO[bytes]:
+def open_bounded(path: Path, most: int) -> BinaryIO:
     """Opens a plain file of at most `most` bytes for reading. Never blocks. Raises OSError."""
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, "no plain file")
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+    file = open_plain(path, follows=False)
+    if os.fstat(file.fileno()).st_size > most:
         file.close()
-        raise OSError(errno.EINVAL, f"larger than {most} bytes" if stat.S_ISREG(found.st_mode) else "no plain file")
+        raise OSError(errno.EFBIG, f"larger than {most} bytes")
     return file
 
 
-def _read_through(file: IO[bytes], copy: IO[bytes] | None, most: int) -> tuple[str, int]:
+def _read_through(file: BinaryIO, copy: BinaryIO | None, most: int) -> tuple[str, int]:
     """Returns the SHA-256 and the size of what is read, at most `most` bytes, and writes it into the copy."""
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(min(_CHUNK, most - size)):

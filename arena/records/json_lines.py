@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from arena.paths import make_folder, writing
+from arena.paths import make_folder, open_plain, writing
 
 Line = TypeVar("Line")
 
@@ -196,14 +196,9 @@ class RawLine(NamedTuple):
     """With its line break. Of a line that is too long only the beginning, which `decoder` refuses."""
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Opens a file of lines. One that is a pipe ends at once or refuses `tell`: nobody may write into it."""
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
-
-
 def whole_lines(path: Path) -> Iterator[RawLine]:
     """Yields all whole lines. Another process may be writing the file."""
-    with _opened(path) as file:
+    with open_plain(path) as file:
         yield from _lines(file, 1)
 
 
@@ -226,7 +221,7 @@ def read_first(path: Path, decode: Callable[[bytes], Line]) -> Line:
     Raises:
         OSError, ValueError: it cannot be read, or is another kind of line.
     """
-    with _opened(path) as file:
+    with open_plain(path) as file:
         return decode(file.readline(MOST_BYTES + 1))
 
 
@@ -242,7 +237,7 @@ def read_later(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
 
 def last_line(path: Path) -> bytes:
     """Returns the last whole line without its line break, at most its last 64 KiB; empty if there is none."""
-    with _opened(path) as file:
+    with open_plain(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return (file.read().split(b"\n")[:-1] or [b""])[-1]
 
@@ -256,7 +251,7 @@ class Follower:
 
     def more(self, most: int = 2000) -> Iterator[RawLine]:
         """Yields whole lines that were added since, at most `most`. A line is taken when the next one is asked for."""
-        with _opened(self.path) as file:
+        with open_plain(self.path) as file:
             until = file.seek(self._at) + FOLLOW_BYTES
             for count, line in enumerate(_lines(file, self._number), 1):
                 yield line

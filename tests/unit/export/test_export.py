@@ -212,7 +212,7 @@ def test_changed_bundle_is_refused(sweep: Paths, tmp_path: Path) -> None:
 def test_what_is_imported_is_what_was_checked(sweep: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
     journal = tmp_path / "b" / "sweeps" / "spring.jsonl"
-    opened = bundle_manifest.open_plain
+    opened = bundle_manifest.open_bounded
 
     def forged_later(path: Path, most: int) -> IO[bytes]:
         whole = io.BytesIO(opened(path, most).read())
@@ -220,7 +220,7 @@ def test_what_is_imported_is_what_was_checked(sweep: Paths, tmp_path: Path, monk
             path.write_bytes(path.read_bytes().replace(b"HARNESS_ERROR", b"PASS"))
         return whole
 
-    monkeypatch.setattr(bundle_manifest, "open_plain", forged_later)
+    monkeypatch.setattr(bundle_manifest, "open_bounded", forged_later)
     there = paths_in(tmp_path / "there")
     (name,), _ = import_bundle(there, tmp_path / "b")
     assert b"HARNESS_ERROR" not in journal.read_bytes()

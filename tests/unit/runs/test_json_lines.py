@@ -126,10 +126,9 @@ def test_line_that_does_not_fit_is_value_error(line: bytes) -> None:
 
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(OSError, match="Illegal seek"):
-        texts(tmp_path / "a")
-    with pytest.raises(ValueError, match="truncated"):
-        read_header(tmp_path / "a")
+    for read in (texts, read_header):
+        with pytest.raises(OSError, match="no plain file"):
+            read(tmp_path / "a")
 
 
 def test_the_last_line_is_a_whole_one(tmp_path: Path) -> None:
