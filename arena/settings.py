@@ -223,8 +223,6 @@ def load_settings(paths: Paths) -> Settings:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}", "correct that line") from None
-    if "budget_s" in values:  # the name that `seconds` had; files that were saved then stay valid
-        values.setdefault("seconds", values.pop("budget_s"))
     wrong = _take_wrong_tables(values)
     settings = msgspec.structs.replace(check_settings(values, str(path)), wrong=wrong)
     if settings.theme not in (names := theme_names(paths)):

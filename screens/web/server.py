@@ -42,7 +42,6 @@ HEAD_S = 10.0
 LOG_RECORDS, LOG_CHARACTERS = 20, 2000
 """Most records a minute in the log, and most characters of one."""
 LEAVE_S = 1.0
-FONT_SIZES = (8, 32)
 
 
 class ArenaServer:
@@ -104,10 +103,8 @@ class ArenaServer:
     async def handle_index(self, request: web.Request) -> web.Response:
         """Returns the page of a role."""
         role = PLACES[request.path]
-        size = min(max(to_int(request.query.get("fontsize", "16"), 16), FONT_SIZES[0]), FONT_SIZES[1])
         socket = "/ws" if role == "owner" else "/watch/ws"
         page = Template((HERE / "page" / "page.html").read_text(encoding="utf-8")).substitute(
-            font_size=size,
             role=role,
             websocket=html.escape(f"ws://{request.host}{socket}"),
             title="pkb-arena" if role == "owner" else "pkb-arena · spectator",

@@ -45,12 +45,6 @@ def test_what_is_saved_is_loaded(paths: Paths) -> None:
     assert load_settings(paths) == settings
 
 
-def test_former_name_of_seconds_is_read(paths: Paths) -> None:
-    paths.config.mkdir(parents=True)
-    paths.settings_file.write_text("budget_s = 4.0\n")
-    assert load_settings(paths).seconds == 4.0
-
-
 def test_the_file_explains_itself_and_comments_out_defaults(paths: Paths) -> None:
     save_settings(Settings(world=4), paths)
     text = paths.settings_file.read_text()
