@@ -41,15 +41,11 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """The driver's counters; None for CPU ranks and if the row of calls did not end."""
 
 
-class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
-    """The end: there is no report."""
+Message = bool | Profiled | NcuProfiled | tuple[str, str]
+"""True: it waits, because a kernel is being timed on the same devices. False: it has them, and a world starts.
 
-    message: str
-    advice: str
-
-
-Message = bool | Profiled | NcuProfiled | NotProfiled
-"""True: it waits, because a kernel is being timed on the same devices. False: it has them, and a world starts."""
+A tuple is the end without a report: why, and what to do.
+"""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Message).decode
@@ -111,8 +107,8 @@ async def _answer(
                 tell(message)
             case Profiled() | NcuProfiled():
                 return message
-            case NotProfiled():
-                raise MachineError(message.message, message.advice)
+            case (why, advice):
+                raise MachineError(why, advice)
     words = (await said).decode(errors="replace").strip().splitlines()
     raise MachineError(f"the profile ended without a report: {words[-1] if words else 'it printed nothing'}")
 

@@ -15,7 +15,7 @@ from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import NcuProfiled, ncu_kernels
-from arena.profile.profile_process import Message, NotProfiled, Profiled, ProfileRequest, encode
+from arena.profile.profile_process import Message, Profiled, ProfileRequest, encode
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
@@ -196,7 +196,7 @@ def main() -> None:
     try:
         _say(profile_with_ncu(request, _say) if request.ncu_file else profile_ranks(request, _say))
     except ArenaError as error:
-        _say(NotProfiled(error.message, error.advice))
+        _say((error.message, error.advice))
 
 
 def _say(message: Message) -> None:
