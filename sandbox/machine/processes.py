@@ -145,11 +145,13 @@ def waits_for_cores(pids: Callable[[], Iterable[int]]) -> Callable[[], float]:
 
 
 def user_ids() -> set[int]:
-    """The real user ids of all processes that this process can see."""
+    """The users of all processes that this process can see."""
     found: set[int] = set()
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            found.add(int(status.read_text().partition("\nUid:")[2].split(maxsplit=1)[0]))
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    found.add(entry.stat().st_uid)
     return found
 
 

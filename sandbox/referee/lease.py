@@ -186,7 +186,10 @@ class Lease:
 
     def holder(self) -> LeaseHolder | None:
         """The process that holds one of the devices; None if it has left no note."""
-        holders, users = self._holders(), _living_users()  # a note says that it holds only milliseconds after the lock
+        holders, users = (
+            self._holders(),
+            processes.user_ids(),
+        )  # a note says that it holds only milliseconds after the lock
         held = [each.holder for uid in users for each in _applicants(self._folder, uid) if each.pid in holders]
         return max(held, key=lambda holder: holder.since, default=None)
 
@@ -206,7 +209,7 @@ class Lease:
     def _others(self) -> list[Applicant]:
         """All other living processes that hold or wait for one of these devices, in no order. Takes milliseconds."""
         found = []
-        for uid in _living_users():
+        for uid in processes.user_ids():
             found += [
                 each
                 for each in _applicants(self._folder, uid)
@@ -236,7 +239,7 @@ class Lease:
 
 def queue(folder: Path = FOLDER) -> list[Applicant]:
     """Returns all living processes that hold or wait for a device of this machine: holders first, then by turn."""
-    found = [each for uid in _living_users() for each in _applicants(folder, uid)]
+    found = [each for uid in processes.user_ids() for each in _applicants(folder, uid)]
     return sorted(found, key=lambda each: (not each.note.holds, each.place))
 
 
@@ -275,14 +278,12 @@ def _applicants(folder: Path, uid: int) -> list[Applicant]:
 
 def _read(path: Path) -> Note | None:
     """The note in a small plain file; None for anything else."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with (
         contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError, ValueError),
-        open(os.open(path, flags), "rb") as file,
+        open(_open_plain(path), "rb") as file,
     ):
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            note = msgspec.json.decode(file.read(MOST_BYTES), type=Note)
-            return note if math.isfinite(note.since) else None
+        note = msgspec.json.decode(file.read(MOST_BYTES), type=Note)
+        return note if math.isfinite(note.since) else None
     return None
 
 
@@ -301,17 +302,6 @@ def _began(pid: int) -> float:
     except (OSError, ValueError, IndexError):
         return math.inf
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _living_users() -> set[int]:
-    """The users of all processes."""
-    found = set()
-    with os.scandir("/proc") as entries:
-        for entry in entries:
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    found.add(entry.stat().st_uid)
-    return found
 
 
 def _user(uid: int) -> str:
@@ -346,12 +336,17 @@ def _open(path: Path) -> int:
     Raises:
         OSError: it cannot be opened, or is no plain file.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        file = os.open(path, flags)
+        return _open_plain(path)
     except FileNotFoundError:
-        file = os.open(path, flags | os.O_CREAT, 0o644)
+        file = _open_plain(path, os.O_CREAT)
         os.fchmod(file, 0o644)
+        return file
+
+
+def _open_plain(path: Path, flags: int = 0) -> int:
+    """Opens a plain file, and no link, for reading. Never waits. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(f"{path} is no plain file")
