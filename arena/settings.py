@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from arena.errors import MachineError, SettingsError, why
-from arena.paths import Paths, make_folder, writing
+from arena.paths import Paths, make_folder, write_atomically, writing
 
 BUDGET_WORDS = "Measuring time in seconds. Timing stops earlier when both clocks can conclude."
 MOST_RANKS, MOST_ROUNDS = 64, 10_000
@@ -339,8 +339,6 @@ def save_settings(settings: Settings, paths: Paths) -> None:
                 continue
             tables.append(f"[{table}.{_text(name)}]")
             tables += [f"{_text(row)} = {_toml(item)}" for row, item in found.values.items()]
-    from arena.paths import write_atomically
-
     make_folder(paths.config)
     with writing(paths.config):
         write_atomically(paths.settings_file, "\n".join([*lines, *tables, ""]).encode())

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
+from rich.panel import Panel
+from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from arena.errors import with_advice
-from arena.settings import Settings
+from arena.errors import ArenaError, with_advice
+from arena.paths import find_paths
+from arena.settings import MODELS_HEAD, Settings, load_settings, save_settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
 from screens.app_protocol import ask
@@ -22,7 +25,7 @@ from screens.base import COMPLAINED_S, BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
-from screens.terminal_app import TerminalApp, has_shell
+from screens.terminal_app import TerminalApp, edit_outside, has_shell
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixteen_colours
 
 if TYPE_CHECKING:
@@ -179,9 +182,6 @@ class ArenaApp(TerminalApp):
 
         before: the settings before the change; None: the current ones.
         """
-        from arena.errors import ArenaError
-        from arena.settings import load_settings, save_settings
-
         services, old = self.services, before or self.services.settings
         changed = {
             name: new for name in settings.__struct_fields__ if (new := getattr(settings, name)) != getattr(old, name)
@@ -316,7 +316,6 @@ class ArenaApp(TerminalApp):
     # --- faults and screens ----------------------------------------------------------------------
 
     def record_fault(self, error: Exception) -> None:
-        from arena.errors import ArenaError
         from arena.fault_report import write_report
 
         try:
@@ -326,8 +325,6 @@ class ArenaApp(TerminalApp):
 
     def fault_box(self, error: Exception) -> RenderableType:
         """Keeps all unsaved text, writes the report, and says where both are."""
-        from rich.panel import Panel
-        from rich.text import Text
 
         from arena.fault_report import without_keys
 
@@ -381,7 +378,6 @@ class ArenaApp(TerminalApp):
     ) -> None:
         from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
-        from arena.settings import load_settings
         from screens.dialogs.questions import Question
         from screens.kernel.screen import KernelScreen
         from screens.model import ModelScreen
@@ -409,9 +405,6 @@ class ArenaApp(TerminalApp):
 
     async def _edit_models(self) -> bool:
         """Opens the settings file at its models; returns whether it then has one."""
-        from arena.settings import MODELS_HEAD, load_settings, save_settings
-        from screens.terminal_app import edit_outside
-
         services, path = self.services, self.services.paths.settings_file
         if not path.exists() or MODELS_HEAD not in path.read_text(encoding="utf-8"):
             await asyncio.to_thread(lambda: save_settings(load_settings(services.paths), services.paths))
@@ -513,6 +506,4 @@ def run_app(problem: str = "", kernel: Path | None = None) -> int:
     Raises:
         ArenaError: the settings or the workspace cannot be used; nothing was drawn.
     """
-    from arena.paths import find_paths
-
     return ArenaApp(Services(find_paths()), problem, kernel).run_to_end()

@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
@@ -15,6 +17,7 @@ from arena.errors import ArenaError, refusal
 from screens.actions import ACTIONS, Scope, key_of
 from screens.app_protocol import dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
+from screens.widgets.text_lines import PlainStatic
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
@@ -210,11 +213,6 @@ def _displayed(widget: Widget) -> bool:
 
 def show_keys_beside(screen: Screen[Any], *, shown: bool) -> None:
     """Shows a panel with the keys of a screen beside it, or removes it. Dialogs have none."""
-    from textual.containers import VerticalScroll
-    from textual.content import Content
-
-    from screens.widgets.text_lines import PlainStatic
-
     panels = screen.query("#keys-beside")
     if not shown or not isinstance(screen, BaseScreen):
         panels.remove()

@@ -8,19 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.errors import ArenaError
 from arena.paths import Paths, make_folder
 from arena.settings import Settings, load_settings
-from arena.workspace.kernels import KernelLocks
+from arena.workspace.kernels import KernelLocks, Workspace
 from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
-    from arena.errors import ArenaError
     from arena.records.index import Store
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
     from arena.runs.engine import Engine
     from arena.runs.judge import RunInProgress, RunRequest
-    from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
 
@@ -67,8 +66,6 @@ class Services:
     @cached_property
     def workspace(self) -> Workspace:
         """The kernel files."""
-        from arena.workspace.kernels import Workspace
-
         return Workspace(self.paths.workspace)
 
     async def read(self) -> Catalogue:
@@ -115,8 +112,6 @@ class Services:
 
     async def warm(self, setting: Setting) -> str:
         """Prepares worlds for a setting. Returns the error, or "" if there was none."""
-        from arena.errors import ArenaError
-
         try:
             if self.warms:
                 await self.engine.warm(setting)
@@ -129,7 +124,6 @@ class Services:
 
         If they cannot be read, there are none, and `results_fault` says why. The next call opens the index again.
         """
-        from arena.errors import ArenaError
         from arena.workspace.named_kernels import HOUSE
 
         try:

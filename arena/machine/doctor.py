@@ -1,5 +1,6 @@
 """The doctor's findings about this machine, with advice. Imports neither torch nor CUDA."""
 
+import fcntl
 import os
 import platform
 import shutil
@@ -132,8 +133,6 @@ def _shared_memory() -> MachineFinding:
 
 def _seals() -> MachineFinding:
     """Checks whether inputs can be sealed against writing (memfd_create with F_SEAL_WRITE)."""
-    import fcntl
-
     try:
         file = os.memfd_create("doctor", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     except (OSError, AttributeError):

@@ -88,8 +88,6 @@ def _all_gpus() -> tuple[nvml.Gpu, ...] | None:
 
 def installed_version(package: str) -> str | None:
     """Returns a package's version without importing it; None if it is not installed."""
-    from importlib import metadata  # 40 ms that `list` does not need
-
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -98,8 +96,6 @@ def installed_version(package: str) -> str | None:
 
 def torch_fault() -> str:
     """Why the installed torch cannot be imported, in one line; empty if it can. Takes 1 to 2 s."""
-    import subprocess
-
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", "import torch"], capture_output=True, text=True, timeout=60, check=False

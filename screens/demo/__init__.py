@@ -9,6 +9,7 @@ from contextlib import suppress
 from textual import events, on
 
 from arena.demo import DemoScript, OpenJudge, Performance
+from arena.paths import find_paths
 from arena.runs.engine import temporary_engine
 from screens.app import ArenaApp
 from screens.demo.screen import DemoScreen
@@ -103,6 +104,4 @@ def run_demo(script: DemoScript, loop: bool) -> int:
     Raises:
         ArenaError: the settings or the workspace cannot be used; nothing was drawn.
     """
-    from arena.paths import find_paths
-
     return DemoApp(Services(find_paths()), script, loop=loop).run_to_end()

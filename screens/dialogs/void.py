@@ -6,7 +6,7 @@ from typing import Any
 from textual.app import ComposeResult
 from textual.widgets import Input, Select
 
-from arena.paths import Paths
+from arena.paths import Paths, user
 from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
 from screens.app_protocol import ask
@@ -60,7 +60,6 @@ def ask_to_void(dialog: Dialog[Any], paths: Paths, entry: RunRecord, then: Calla
 def _mark(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
     """Voids the result or all results of its kernel; if it is voided, takes that back."""
     from arena.board.voiding import VoidTarget, unvoid, void
-    from arena.paths import user
 
     if mark := entry.voided:
         unvoid(paths, VoidTarget(mark.run, mark.code, []), note, user())

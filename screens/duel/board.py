@@ -1,5 +1,6 @@
 """The duel board: ratings, and the duels that were played; enter replays one."""
 
+import asyncio
 import textwrap
 import time
 from pathlib import Path
@@ -52,8 +53,6 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
-        import asyncio
-
         voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
         folder = self.services.paths.duels
         decided = await asyncio.to_thread(duel_records, folder, voids)

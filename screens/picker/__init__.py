@@ -14,11 +14,12 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
+from arena.errors import ArenaError
 from screens.actions import ACTIONS, Scope, bindings
 from screens.app_protocol import ask
 from screens.base import BaseScreen
 from screens.pane_jump import Stop
-from screens.widgets.key_line import entitle
+from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.text_lines import PlainStatic, follow_width
 
 if TYPE_CHECKING:
@@ -107,7 +108,6 @@ class PickerScreen(BaseScreen):
     async def _furnish(self) -> None:
         """Fills the panes. The first paint has empty panes, because their contents double its time."""
         from screens.picker.problem_table import ProblemTable
-        from screens.widgets.key_line import KeyLine
         from screens.widgets.tables import FilterInput
 
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
@@ -257,7 +257,6 @@ class PickerScreen(BaseScreen):
         self.table.focus()
 
     def action_new(self) -> None:
-        from arena.errors import ArenaError
         from arena.setting_choice import Choice, choose_setting
         from arena.workspace.named_kernels import starter
         from sandbox.machine.devices import kind_of
