@@ -221,8 +221,8 @@ class Draw(Order[Drawn], frozen=True):
     kind = Kind.DRAW
     answer = Kind.DRAWN
     seeds: list[int]
-    intact: bool
-    """Whether to check first that the output arenas are still poisoned."""
+    timed: bool
+    """Whether they are timed. Then output arenas must still be poisoned, and inputs are meaningful if upstream's never change."""
     sides: list[int]
     """The sides whose inputs are filled."""
 

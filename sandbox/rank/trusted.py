@@ -51,14 +51,13 @@ class TrustedRank(Rank):
         self.device.keep_blocks_whole()
         self.arenas = TrustedArenas(self.device)
         self.meaningful: Comparison | None = None
-        """For slots whose new inputs are from the problem's own distribution, if the run has another; made when
-        needed."""
-        self.replaced: set[int] = set()
-        """These slots."""
+        """For slots with inputs of the problem's own distribution, if the run has another; made when needed."""
+        self.constant = False
+        """Whether upstream's inputs are the same in every iteration. Timed ones are meaningful then, else results are kept."""
         self.drawn_again: Leaves = {}
         """The last iteration that was drawn to replace another, if it fits."""
-        self.drawn_from: dict[int, tuple[int, RankSetting]] = {}
-        """By slot: the seed and the setting of its iteration, unless the inputs of only one rank were drawn anew."""
+        self.drawn_from: dict[int, tuple[int | None, RankSetting]] = {}
+        """By slot: the seed of its iteration, or None if the inputs of only one rank were drawn anew, and the setting."""
         self.handlers |= {
             messages.MeasureBaseline: self.measure_baseline,
             messages.MakeArenas: self.make_arenas,
@@ -78,7 +77,7 @@ class TrustedRank(Rank):
     def close_problem(self) -> None:
         """Frees also the arenas of all sides, which other worlds may still have mapped."""
         vars(self).pop("comparison", None)
-        self.meaningful = None
+        self.meaningful, self.constant = None, False
         self.drawn_again = {}
         self.arenas.clear()
         super().close_problem()
@@ -104,6 +103,9 @@ class TrustedRank(Rank):
             if lack := lack_of_memory(error):
                 raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
             raise
+        if self.setting.distribution != MEANINGFUL:
+            two = (self.code.draw(self.setting, seed) for seed in order.seeds[:2])
+            self.constant = not self.comparison.any_rank(bool(_differing(*two)))
         self.device.free_blocks(CACHED_BYTES)
         self.arenas.filled = max(64, *measurement.out_sizes)
         self.reply(order, measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
@@ -118,14 +120,16 @@ class TrustedRank(Rank):
     def draw(self, order: messages.Draw, fds: list[int]) -> None:
         """Fills slots with new iterations. Contenders get withheld inputs right before their GO."""
         self.arenas.begin(len(order.seeds))
-        touched = self.arenas.touched(order.sides, self.arenas.used) if order.intact else []
+        touched = self.arenas.touched(order.sides, self.arenas.used) if order.timed else []
         self.comparison.new_iterations()
-        self.replaced.clear()
         self.drawn_again = {}
-        self.drawn_from = {index: (seed, self.setting) for index, seed in enumerate(order.seeds)}
+        setting = self.setting_of(self.constant and order.timed)
+        self.drawn_from = {index: (seed, setting) for index, seed in enumerate(order.seeds)}
+        if setting is not self.setting:
+            self.calibrate_meaningful(setting, order.seeds[0])
         tables = []
         for index, seed in enumerate(order.seeds):
-            tensors = self.code.draw(self.setting, seed)
+            tensors = self.code.draw(setting, seed)
             table, size = slots.lay_out(tensors)
             if size > self.arenas.in_bytes:
                 raise SizesRefused(
@@ -186,7 +190,7 @@ class TrustedRank(Rank):
 
     def draw_for_all(self, order: messages.DrawAgain) -> bool:
         """Draws an iteration for all ranks. Returns whether what contenders can read before GO stays the same."""
-        self.drawn_again = tensors = self.code.draw(self.setting_of(order), order.seed)
+        self.drawn_again = tensors = self.code.draw(self.setting_of(order.meaningful), order.seed)
         early = {name: tensor for name, tensor in tensors.items() if not self.code.is_withheld(name)}
         own = self.arenas.inputs_of(order.slot)
         return slots.lay_out(tensors)[0] == self.arenas.tables[order.slot] and not _differing(early, own)
@@ -196,9 +200,9 @@ class TrustedRank(Rank):
 
         Returns whether withheld inputs of this rank change if it is that one, and nothing else changes.
         """
-        if order.slot not in self.drawn_from:
-            return False
         seed, setting = self.drawn_from[order.slot]
+        if seed is None:
+            return False
         is_it = rank == self.rank
         self.drawn_again = tensors = self.code.draw(setting, seed, order.seed if is_it else None)
         if slots.lay_out(tensors)[0] != self.arenas.tables[order.slot]:
@@ -213,26 +217,22 @@ class TrustedRank(Rank):
             own[name].copy_(tensor)
         self.drawn_again = {}
         if order.alone is not None:
-            del self.drawn_from[order.slot]
+            self.drawn_from[order.slot] = None, self.drawn_from[order.slot][1]
             return
-        setting = self.setting_of(order)
+        setting = self.setting_of(order.meaningful)
         self.drawn_from[order.slot] = order.seed, setting
-        if setting is self.setting:
-            self.replaced.discard(order.slot)
-        else:
-            self.replaced.add(order.slot)
+        if setting is not self.setting:
             self.calibrate_meaningful(setting, order.seed)
 
-    def setting_of(self, order: messages.DrawAgain) -> RankSetting:
+    def setting_of(self, meaningful: bool) -> RankSetting:
         """The setting from which a new iteration is drawn: the run's own object, unless the distribution is another."""
-        other = order.meaningful and self.setting.distribution != MEANINGFUL
+        other = meaningful and self.setting.distribution != MEANINGFUL
         return self.setting.replace(distribution=MEANINGFUL, beside_upstream=True) if other else self.setting
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
         """Measures the baseline's usual errors on inputs of the problem's own distribution (collective).
 
-        setting: has that distribution. The other arguments of calls stay those of the run, which its worlds have
-        assembled.
+        setting: has that distribution. Other arguments of calls stay those of the run, which its worlds have assembled.
         """
         if self.meaningful is None:
             self.meaningful = Comparison(self.code, self.setting)
@@ -242,7 +242,7 @@ class TrustedRank(Rank):
 
     def comparison_of(self, slot: int) -> Comparison:
         """The comparison for the inputs in a slot."""
-        return self.meaningful if slot in self.replaced and self.meaningful else self.comparison
+        return self.comparison if self.drawn_from[slot][1] is self.setting else self.meaningful or self.comparison
 
     def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
         """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended (collective).
@@ -324,7 +324,7 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.distance(
+            found = self.comparison_of(compared[0]).distance(
                 theirs, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         distances = dict(zip(compared, found.tolist(), strict=True))

@@ -135,7 +135,7 @@ class CorrectnessCheck:
         limit = self.limits.first_call
         slots = list(range(min(CHECKED_SLOTS, self.exchange.prepared.layout.slots)))
         with self.phase("check", limit):
-            self.exchange.draw(len(slots), expect_poison=False)
+            self.exchange.draw(len(slots), timed=False)
             if self.run.setting.preset == PAPER:
                 # Under upstream's distribution some work changes nothing, and a constant may be right.
                 self.exchange.replace(secrets.choice(slots), DRAWS, [True])

@@ -228,7 +228,7 @@ class Turns:
     def draw(self, count: int, meanwhile: Callable[[], None] | None = None) -> None:
         """Draws fresh iterations for both sides, while every world is stopped. meanwhile(): called while they are drawn."""
         self.stop_all()
-        self.exchange.draw(count, expect_poison=True, meanwhile=meanwhile)
+        self.exchange.draw(count, timed=True, meanwhile=meanwhile)
 
     def check_memory(self) -> None:
         """Checks the memory of the kernels, and notes waits, at most every MEMORY_SECONDS, while all worlds are stopped.

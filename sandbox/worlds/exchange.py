@@ -194,14 +194,14 @@ class Exchange:
         self._ends = None  # an order ends the wait for the end of a batch
         return ask(self.await_all, self.oracle, order, self.prepared.limits.own, meanwhile)
 
-    def draw(self, count: int, expect_poison: bool, meanwhile: Callable[[], None] | None = None) -> None:
+    def draw(self, count: int, timed: bool, meanwhile: Callable[[], None] | None = None) -> None:
         """Draws fresh secret inputs for the first `count` slots. `tables` then has the places of the tensors.
 
-        expect_poison: fail if a kernel has written to its outputs since the last comparison. meanwhile(): called while the
-        oracle world draws.
+        timed: as for `messages.Draw`; fail if a kernel has written to its outputs since the last comparison. meanwhile(): called
+        while the oracle world draws.
         """
         self.prepared.seeds = fresh_seeds(count)
-        order = messages.Draw(self.prepared.seeds, intact=expect_poison, sides=self.sides)
+        order = messages.Draw(self.prepared.seeds, timed=timed, sides=self.sides)
         drawn = self.ask(order, meanwhile)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:

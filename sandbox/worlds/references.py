@@ -144,7 +144,7 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
 
 
 def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
-    exchange.draw(count, expect_poison=False)
+    exchange.draw(count, timed=False)
     exchange.arm(*worlds)
 
 

@@ -59,7 +59,7 @@ class TrustedRanks(MadeRanks):
                 )
             case Draw():
                 tables = [SlotTable(index, []) for index in range(len(order.seeds))]
-                return Drawn(tables, [*made.touched(rank, order), *self.taken] if order.intact else [])
+                return Drawn(tables, [*made.touched(rank, order), *self.taken] if order.timed else [])
             case TakeOutputs():
                 self.taken.add(order.side)
             case Reveal():

@@ -197,7 +197,7 @@ def test_reading_that_an_order_ended_is_not_awaited() -> None:
     rounds = machine.rounds(machine.run(rounds=1))
     rounds.turns.start()
     exchange = rounds.turns.exchange
-    exchange.draw(1, expect_poison=True)
+    exchange.draw(1, timed=True)
     for ordered, opened in ((False, 1), (True, 1)):
         exchange.reveal(0, 1, reads=True)
         if ordered:

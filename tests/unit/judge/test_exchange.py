@@ -62,10 +62,10 @@ def test_iterations_are_drawn_for_all_sides_and_armed() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.sides = [CONTENDER, RIVAL]
-    found.draw(6, expect_poison=False)
+    found.draw(6, timed=False)
     draw = machine.ranks(found.oracle).orders[-1]
     assert isinstance(draw, Draw)
-    assert (draw.sides, draw.intact, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
+    assert (draw.sides, draw.timed, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
     found.arm(found.contender)
     armed = machine.ranks(found.contender).orders[-1]
     assert isinstance(armed, Arm)
@@ -76,7 +76,7 @@ def test_empty_answers_are_taken_by_next_wait() -> None:
     found = exchange(MadeMachine())
     found.take(0, 2)
     found.discard_outputs()
-    found.draw(3, expect_poison=True)
+    found.draw(3, timed=True)
     assert [len(tables) for tables in found.tables] == [3, 3]
     assert found.oracle.last_owed() is None
 
@@ -95,7 +95,7 @@ def test_outputs_are_copied_when_that_was_awaited() -> None:
 def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     machine = MadeMachine()
     found = exchange(machine)
-    found.draw(6, expect_poison=False)
+    found.draw(6, timed=False)
     found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
     armed, chosen = machine.ranks(found.contender).orders[-2:]
     assert isinstance(armed, Arm)
@@ -117,9 +117,9 @@ def test_lost_poison_at_next_draw_blames_its_side(side: int) -> None:
     machine = MadeMachine()
     found = exchange(machine)
     machine.oracle.touched = lambda rank, order: [side] if rank == 1 else []
-    found.draw(2, expect_poison=False)
+    found.draw(2, timed=False)
     with pytest.raises(Failed, match="rank 1 wrote to an output") as failed:
-        found.draw(2, expect_poison=True)
+        found.draw(2, timed=True)
     assert (failed.value.verdict, failed.value.side) == (Verdict.LATE_OUTPUT, side)
     with pytest.raises(Failed):
         found.require_untouched()
@@ -143,7 +143,7 @@ def test_batch_ends_with_done_and_fetches_outputs_untimed(sealed: bool) -> None:
     machine = MadeMachine()
     machine.oracle.sealed = sealed
     found = exchange(machine)
-    found.draw(2, expect_poison=False)
+    found.draw(2, timed=False)
     found.arm(found.contender)
     started = found.contender.go()
     assert found.await_done(found.contender, 1.0) - started == 200_000
@@ -158,7 +158,7 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
     world = found.contender
     world.tell(LoadKernel("kernel.py", ""))
     found.await_all(world, Kind.LOADED, 10.0)
-    found.draw(2, expect_poison=False)
+    found.draw(2, timed=False)
     found.arm(world)
     told = []
 
@@ -179,7 +179,7 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
 def test_clock_of_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeMachine()
     found = exchange(machine)
-    found.draw(2, expect_poison=False)
+    found.draw(2, timed=False)
     found.arm(found.contender)
     order: list[str] = []
     for owner, name in (

@@ -18,7 +18,7 @@ SEED, OTHER = 4242, 777
 class OneSlot:
     """The part of a rank's arenas that drawing uses: its own inputs in one slot."""
 
-    in_bytes, own = 1 << 30, torch.empty(0)
+    in_bytes, used, own = 1 << 30, 1, torch.empty(0)
 
     def __init__(self) -> None:
         self.tables: dict[int, object] = {}
@@ -30,6 +30,9 @@ class OneSlot:
     def fill(self, slot: int, table: object, tensors: Leaves, *_: object) -> None:
         self.tables[slot] = table
         self.inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+
+    def touched(self, *_: object) -> list[int]:
+        return []
 
     def inputs_of(self, slot: int) -> Leaves:
         return self.inputs
@@ -43,10 +46,10 @@ class Drawing(TrustedRank):
         self.device = Device()
         self.arenas = OneSlot()  # type: ignore[assignment]
         self.comparison = SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
-        self.replaced = set()
+        self.constant, self.meaningful = False, SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
         self.said: list[object] = []
         self.reply = lambda order, contents, fds=(): self.said.append(contents)  # type: ignore[method-assign]
-        self.draw(Draw([SEED], intact=False, sides=[]), [])
+        self.draw(Draw([SEED], timed=False, sides=[]), [])
 
     def fits(self, order: DrawAgain) -> bool:
         self.draw_again(order, [])
@@ -99,3 +102,17 @@ def test_inputs_with_other_shapes_do_not_fit() -> None:
         rank.arenas.tables[0] = slots.lay_out({"tensor": torch.zeros(3)})[0]
         assert not rank.fits(DrawAgain(0, OTHER))
         assert not rank.fits(DrawAgain(0, OTHER, alone=rank.rank))
+
+
+def test_timed_inputs_differ_where_upstreams_are_constant() -> None:
+    first, _ = two_ranks("allreduce")
+    rank = Drawing(first.code, first.setting.replace(distribution="upstream"))
+    found = []
+    for constant, timed, seed in ((True, False, SEED), (False, True, OTHER), (True, True, SEED), (True, True, OTHER)):
+        rank.constant = constant
+        rank.draw(Draw([seed], timed=timed, sides=[]), [])
+        found.append(rank.values)
+    assert same(found[0], found[1])
+    assert not same(found[1], found[2])
+    assert not same(found[2], found[3])
+    assert rank.comparison_of(0) is rank.meaningful
