@@ -35,7 +35,7 @@ async def test_problems_and_categories_are_listed_and_counted(open_app, until, s
         assert ids(app) == [1, 2, 13]
         options = app.screen.query_one("#categories", OptionList)
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
-        await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
+        await until(pilot, lambda: "solved 0 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))
         await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
         app.picker.problems[0].also.append("tensor")
         app.picker._show_categories()
@@ -90,7 +90,9 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         app.picker.table.move_cursor(row=2)
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
         services.store.record(stored("you", 1.5))
+        services.store.record(record("other", "you", 1.2, problem_id=1))
         await app.refresh_picker()
+        await until(pilot, lambda: "solved 2 of 3 · faster 2 · best ▲ 1.50×" in screen_text(app))
         await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
         assert "you" in {key.value for key in app.picker.table.columns}
 

@@ -216,7 +216,7 @@ def test_answer_comes_whole_unless_a_stream_is_asked() -> None:
     assert [json.loads(line[6:])["choices"][0]["delta"].get("content") for line in lines[:3]] == ["hello", "!", None]
 
 
-K = '''"""Adds with one kernel."""
+K = '''"""Adds with one kernel for $n."""
 import torch.distributed as dist
 from sandbox.kit import cuda
 
@@ -288,6 +288,7 @@ FORMS = {
     "writefile_bare": f"%%writefile kernel.py\n{K}",
     "magics": f"```python\n%%time\n!pip install ninja\n{K}```",
     "heredoc": f"```bash\ncat > kernel.py <<'EOF'\n{K}EOF\npython kernel.py\n```",
+    "heredoc_unquoted": "cat > kernel.py <<EOF\n" + K.replace("$", "\\$") + "EOF\n",
     "heredoc_behind": f"cat <<'END' > kernel.py\n{K}END",
     "heredoc_in_call": json.dumps({"name": "bash", "arguments": {"command": f"cat > kernel.py <<'EOF'\n{K}EOF\n"}}),
     "diff_in_words": f"The patch:\n\ndiff --git a/k b/k\n--- /dev/null\n+++ b/k\n@@ -0,0 +1 @@\n{ADDED}\nDone.",
@@ -404,7 +405,8 @@ def test_calls_as_text_are_told() -> None:
     )
     assert (answer.outcome, answer.calls_as_text) == ("prose", True)
     assert "tool call as text" in answer.reason
-    assert not ModelAnswer("I would call run.", Finish("stop"), Spent()).calls_as_text
+    for text in ("I would call run.", f"{answer.text}\n```python\n{K}```"):
+        assert not ModelAnswer(text, Finish("stop"), Spent()).calls_as_text
 
 
 @pytest.mark.parametrize("line", ["    dist.all_reduce(total", "    return total total", "total = = 1", "def more(:"])
