@@ -216,14 +216,14 @@ def test_answer_comes_whole_unless_a_stream_is_asked() -> None:
     assert [json.loads(line[6:])["choices"][0]["delta"].get("content") for line in lines[:3]] == ["hello", "!", None]
 
 
-K = '''"""Adds with one kernel for $n."""
+K = '''"""Adds with one kernel."""
 import torch.distributed as dist
 from sandbox.kit import cuda
 
 SOURCE = r"""
 #include <cuda_runtime.h>
 template <typename T>
-__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "a"; } }
+__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "$a"; } }
 """
 N = 4
 
