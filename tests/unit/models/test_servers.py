@@ -276,7 +276,6 @@ FORMS = {
     "tag_fence_within": f"<kernel>\n```\n{K}```\n</kernel>",
     "python_brackets": f"[PYTHON]\n{K}[/PYTHON]",
     "prose": f"Sure, here is the kernel:\n\n{K}\nIt works because all ranks make the same call.\n\nIs that right?",
-    "prose_long": "I think about it.\n" * 30 + f"\n{K}\nIt works.",
     "prose_touching": f"Here it is:\n{K}Done. It works.",
     "prose_one_word": f"Here:\n\n{K}\nEnjoy\n",
     "prose_indented": f"The kernel is:\n\n{textwrap.indent(K, '    ')}\nGood luck with it.",
