@@ -195,15 +195,6 @@ def test_another_verdict_at_the_end_is_told() -> None:
     assert line.text.startswith("finished: PASS")
 
 
-def test_message_of_exception_is_one_line_above_traceback() -> None:
-    traceback = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
-    text = f"ValueError: no\n\n{traceback}\nValueError: no\n"
-    message = "an exception ended solution(): ValueError: no"
-    failure = Failure(phase="check", message=message, advice="", rank=1, line=3, text=text)
-    checked = Checked(run_id="r", verdict=Verdict.CRASH, seconds=0.3, failure=failure)
-    assert [line.text for line in lines_of(checked)] == [message, traceback, "CRASH after 0.30 s"]
-
-
 @pytest.mark.parametrize(
     "better_first",
     [
@@ -240,12 +231,6 @@ def test_names_match_before_sentences_and_letters_in_order() -> None:
     assert not in_sentence[1]
     assert fit("gar", "13 gemm_ar")[0] > 0
     assert fit("gar", "13", "gemm ar")[0] == 0
-
-
-def test_few_problems_fit_word_in_no_name() -> None:
-    problems = load_catalogue().problems
-    fitting = [p.slug for p in problems if fit("theme", f"{p.id} {p.slug}", p.title)[0] > 0]
-    assert fitting == []
 
 
 PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
