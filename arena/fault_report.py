@@ -1,7 +1,5 @@
 """Reports of faults in pkb-arena itself, in a file of the state folder."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

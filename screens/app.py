@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
+from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -20,7 +21,7 @@ from arena.paths import find_paths
 from arena.settings import MODELS_HEAD, Settings, load_settings, save_settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
-from screens.app_protocol import ask
+from screens.app_protocol import DuelPlan, ask
 from screens.base import COMPLAINED_S, BaseScreen, show_keys_beside
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
@@ -29,14 +30,11 @@ from screens.terminal_app import TerminalApp, edit_outside, has_shell
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixteen_colours
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from arena.duel.journal import DuelRecord
     from arena.runs.judge import Notice
     from arena.runs.origin import Origin
     from arena.setting_choice import Choice
     from problems.specification import Problem
-    from screens.app_protocol import DuelPlan
     from screens.duel.live import DuelStart
     from screens.model.model_session import ModelPlan
 

@@ -1,11 +1,9 @@
 """The base of the full-screen views: keys, panes, and background work that reports its errors."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -15,13 +13,9 @@ from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
 from screens.actions import ACTIONS, Scope, key_of
-from screens.app_protocol import dismiss_in_front
+from screens.app_protocol import AppProtocol, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.text_lines import PlainStatic
-
-if TYPE_CHECKING:
-    from screens.app_protocol import AppProtocol
-
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
 """Actions of the app that concern the panes of the screen."""

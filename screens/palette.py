@@ -3,13 +3,11 @@
 Over a dialog that only shows text, it offers the commands of the screen below; a command closes the dialog first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.binding import BindingType
@@ -20,6 +18,7 @@ from textual.events import Click
 from textual.screen import Screen
 from textual.widgets import OptionList
 
+from problems.specification import Problem
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import arena_app, dismiss_in_front
 from screens.base import PANE_ACTIONS, BaseScreen
@@ -82,9 +81,6 @@ def _spread(asked: str, name: str, at: int) -> bool:
             return False
     return name[at] == asked[0] and end + 1 - at <= _SPAN * len(asked)
 
-
-if TYPE_CHECKING:
-    from problems.specification import Problem
 
 _GROUP, _TITLE, _KEY = 9, 16, 11
 """Columns of a command in the menu."""

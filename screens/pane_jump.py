@@ -1,7 +1,5 @@
 """Shows a letter on every pane and view; pressing one moves the focus there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

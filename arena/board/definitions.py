@@ -12,8 +12,6 @@ Sources
     t quantile      Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The app with a demo in front, until a key is pressed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import suppress

@@ -4,8 +4,6 @@ A glyph has 5 x 7 dots. Textual's own `Digits` has only digits, three rows high,
 (over a megabyte) are drawn with letters and slashes. Here a dot is a block, so that strokes can be read from far away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 DOTS_WIDE, DOTS_HIGH = 5, 7

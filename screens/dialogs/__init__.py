@@ -1,7 +1,5 @@
 """Bases of dialogs: modal screens that `escape` closes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model that writes kernels for one problem: prompts, verdicts, stopping; without widgets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass, replace

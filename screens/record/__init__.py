@@ -1,7 +1,5 @@
 """Plays a journal on the app's own screens without a terminal, and writes what stands there to a file."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time

@@ -4,8 +4,6 @@ The owner can run programs on this machine. A link has its token behind the #, w
 in the session storage of its origin, port included, and sends it as the first message of its websocket.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import re

@@ -1,7 +1,5 @@
 """An app as a separate process, with pipes as its terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

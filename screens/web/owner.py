@@ -1,7 +1,5 @@
 """The owner's app in a process of its own: `python -m screens.web.owner [PROBLEM]`; and the driver of every app in a browser."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import suppress

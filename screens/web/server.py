@@ -3,8 +3,6 @@
 A browser loads everything from this server: the page is our own, its script and fonts are textual-serve's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import html
 import logging

@@ -1,7 +1,5 @@
 """Sessions of browsers: the owner's app outlives its browser, a spectator's app ends with it."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterator

@@ -3,8 +3,6 @@
 Its services use a temporary folder and its engine has no referee, so no key can run a kernel.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -1,7 +1,5 @@
 """Completion of the kit's names in the editor: the list at the cursor, and the signature of the call around it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar

@@ -9,8 +9,6 @@ To use it: put one on a screen. Call `plot` after every change: it draws only if
     chart.plot(lines, until=600.0, axis=figures.clock, empty=NO_VERDICT)
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The left column of the kernel screen: the editor, or in its place the baseline, the diff or the card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 
