@@ -11,7 +11,7 @@ from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import Clock
 from sandbox.timing.interval import Pair
-from sandbox.timing.probes import Drawn, Probes
+from sandbox.timing.probes import Probe, Probes
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
@@ -139,8 +139,8 @@ class DeviceTime:
                 self.clock.note_noop(index, self._gated(side, world, noop) / calls * 1e6)
             for place in range(wanted):
                 batch = Batch(place * calls, calls)
-                if probing and (drawn := self.probes.draw(calls)):
-                    self._probe(drawn, batch)
+                if probing and (probe := self.probes.draw(calls)):
+                    self._probe(probe, batch)
                     continue
                 pair = self._pair(batch, number)
                 if timed or not skipped:
@@ -162,15 +162,15 @@ class DeviceTime:
         (self.turns.compare if probing else self.turns.compare_seldom)(chosen, timed)
         return found
 
-    def _probe(self, drawn: Drawn, batch: Batch) -> None:
+    def _probe(self, probe: Probe, batch: Batch) -> None:
         """Runs a probe: stops a batch, or one of its ranks, while it is queued.
 
         Queued work runs, then inputs are replaced. Inputs beside upstream's are drawn before. Raises _NotQueued.
         """
-        side, world = drawn.side, drawn.side.worlds[0]
+        side, world = probe.side, probe.side.worlds[0]
         self._turn += 1
-        if drawn.kind == "meaningful":
-            self.probes.draw_meaningful(side, drawn.due, batch)
+        if probe.kind == "meaningful":
+            self.probes.draw_meaningful(side, probe.due, batch)
             self._gated(side, world, batch)
             return
         page = self._gates[world]
@@ -182,8 +182,8 @@ class DeviceTime:
             page.open()
 
         with self.turns.watched(self.turns.stopped_kernels(world)):
-            stop = self.probes.hold if drawn.kind == "held" else self.probes.replace
-            stop(drawn, batch, self.turns.call_seconds, run_queued)
+            stop = self.probes.hold if probe.kind == "held" else self.probes.replace
+            stop(probe, batch, self.turns.call_seconds, run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
             self.turns.end(side, world, batch)

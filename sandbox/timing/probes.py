@@ -84,7 +84,7 @@ class Due:
     """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
 
 
-class Drawn(NamedTuple):
+class Probe(NamedTuple):
     """A probe and the kernel that it tests."""
 
     side: TimedSide
@@ -130,12 +130,12 @@ class Probes:
         misfits = self.turns.exchange.prepared.misfits
         return [rank for rank in range(self.turns.setting.world) if misfits[rank] < MOST_MISFITS]
 
-    def draw(self, calls: int) -> Drawn | None:
+    def draw(self, calls: int) -> Probe | None:
         """Draws a probe, or None if this batch of `calls` calls is timed."""
         if not self.left(calls) or (not self.hurry and self.chance.random() >= SHARE):
             return None
         found = [
-            Drawn(side, due, kind)
+            Probe(side, due, kind)
             for side, due in zip(self.turns.kernels, self.due, strict=True)
             for kind in self._kinds(due, calls)
         ]
@@ -152,9 +152,9 @@ class Probes:
         }
         return [kind for kind, is_due in found.items() if is_due]
 
-    def run(self, drawn: Drawn, batch: Batch, seconds: float, turn: int) -> None:
+    def run(self, probe: Probe, batch: Batch, seconds: float, turn: int) -> None:
         """Runs a probe. seconds: time of a call; turn: as for timed batches."""
-        side, due, kind = drawn
+        side, due, kind = probe
         world = side.worlds[0]
         if kind == "meaningful":
             self.draw_meaningful(side, due, batch)
@@ -171,7 +171,7 @@ class Probes:
                     self.turns.fill_in(side, world, batch, "call")
                 world.go()
                 if kind != "meaningful":
-                    (self.hold if kind == "held" else self.replace)(drawn, batch, seconds)
+                    (self.hold if kind == "held" else self.replace)(probe, batch, seconds)
             self.turns.end(side, world, batch)
 
     def compare(self) -> None:
@@ -215,13 +215,13 @@ class Probes:
 
     # --- inputs that are replaced --------------------------------------------------------------------------------
 
-    def replace(self, drawn: Drawn, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
+    def replace(self, probe: Probe, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
         """Stops a running batch a few times, each time replaces inputs of later calls, and continues it.
 
         At each stop the next call is one of them, which a kernel that works ahead has done. stopped(): called once, after the
         first stop.
         """
-        side, due, world = drawn.side, drawn.due, drawn.side.worlds[0]
+        side, due, world = probe.side, probe.due, probe.side.worlds[0]
         due.tries += 1
         replaced: list[int] = []
         begun, shown = 0, False
@@ -283,12 +283,12 @@ class Probes:
 
     # --- one rank that is stopped ------------------------------------------------------------------------------
 
-    def hold(self, drawn: Drawn, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
+    def hold(self, probe: Probe, batch: Batch, seconds: float, stopped: Callable[[], None] = lambda: None) -> None:
         """Stops one rank of a running batch, replaces the inputs of its next call, and continues it.
 
         stopped(): called after the stop.
         """
-        side, due, world = drawn.side, drawn.due, drawn.side.worlds[0]
+        side, due, world = probe.side, probe.due, probe.side.worlds[0]
         due.held_tries += 1
         rank = self.chance.choice(self._can_be_held)
         self._await_call(world, rank, batch.calls, seconds)

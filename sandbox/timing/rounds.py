@@ -323,9 +323,9 @@ class Rounds:
         timed: list[int] = []
         for place in range(places):
             batch = Batch(place * self.calls, self.calls)
-            if self.call.raw and (drawn := self.probes.draw(self.calls)):
+            if self.call.raw and (probe := self.probes.draw(self.calls)):
                 self._turn += 1
-                self.probes.run(drawn, batch, self.seconds[drawn.side is self.turns.contender_side], self._turn)
+                self.probes.run(probe, batch, self.seconds[probe.side is self.turns.contender_side], self._turn)
                 continue
             for pair in self.pairs(batch):
                 if counts:
