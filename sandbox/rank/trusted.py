@@ -26,7 +26,6 @@ from sandbox.rank.trusted_arenas import TrustedArenas
 
 MOST_FAR = 8
 """Most slots of outputs far from the baseline's that are compared at once."""
-
 DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30

@@ -23,6 +23,7 @@ from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import Deadline, WorldFailed
 
 CHECKED_SLOTS = 3
+"""Iterations of the check."""
 BUSY_SHARE = 0.5
 """CPU time over wall time above which a world counts as computing."""
 STACKS_SECONDS = 0.5

@@ -81,6 +81,7 @@ class PreparedSetting:
     most_references: int | None = None
     """Reference worlds that fit into the devices' memory; None: no limit."""
     used: bool = False
+    """Whether arenas have been made for it; the oracle world makes its own with the first."""
     seeds: list[int] = field(default_factory=list)
     """By slot: the seed from which its iteration was drawn first."""
     misfits: Counter[int] = field(default_factory=Counter)

@@ -215,14 +215,11 @@ class RankWire:
 
     def send(self, order: Order[Any], fds: tuple[int, ...] = ()) -> None:
         """Sends an order. A rank that is gone is no error here, because the wait for its answer raises the cause."""
-        try:
+        with contextlib.suppress(OSError):
             self.sock.settimeout(SEND_SECONDS)
             messages.send(self.sock, order, fds)
-        except OSError:
-            pass
-        finally:
-            with contextlib.suppress(OSError):
-                self.sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            self.sock.setblocking(False)
 
     def forget_answers(self) -> None:
         """Drops the answers that have arrived, and closes their descriptors."""

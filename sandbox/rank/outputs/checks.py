@@ -23,8 +23,9 @@ rounds where the baseline does, or less often. With 8-bit messages or 6-bit inpu
 usual one in nearly all problems (ADMISSION.md)."""
 ORDER_FACTOR = 2.5
 """The same in run dtypes whose errors come from the order of summation, which is free. It applies up to CAP_ULPS."""
-MAX_FACTOR = 4.0
-CAP_ULPS = 32.0
+MAX_FACTOR, CAP_ULPS = 4.0, 32.0
+"""Limit of the largest elementwise error, relative to the baseline's; units in the last place up to which this factor and
+ORDER_FACTOR apply."""
 FLOOR_ULPS = 4.0
 """Least RMS limit of float32 and finer dtypes. It allows another order of summation if the baseline's happens to be
 exact."""
@@ -40,6 +41,7 @@ COARSE_EPS = 4e-3
 """Run dtypes with this epsilon or a larger one (bfloat16) are near 8-bit messages, so that only RMS_FACTOR applies."""
 PAPER_TOLERANCE = 1e-2
 MAP_PARTS = 32
+"""Most parts of an output whose shares of wrong elements a screen shows."""
 AT_ONCE = 1 << 24
 """Elements that are compared at once. The computation takes ten times the memory of these elements in float64."""
 
