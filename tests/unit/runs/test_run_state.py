@@ -49,8 +49,10 @@ def test_correctness_is_known_before_the_speed() -> None:
     state.apply(timed("r1", 1.3))
     assert state.headline.speedup.median == 1.3
     assert not state.measuring_on
-    state.apply(ev.Judged(run_id="r1", sha256="ab", result=result()))
+    state.apply(ev.Judged(run_id="r1", sha256="ab", result=result(call=timed("r1", 1.4).call)))
     assert state.measuring_on
+    state.apply(timed("r1", 1.5))
+    assert state.headline.speedup.median == 1.5
 
 
 def test_new_run_forgets_old_one_but_not_worlds() -> None:
