@@ -22,6 +22,7 @@ from arena.machine import calibration
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
+from arena.records.json_lines import append_line
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
 from arena.runs.referee_process import RefereeProcess
@@ -129,9 +130,13 @@ asyncio.run(main())
     folders = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, check=False)
     assert ended.returncode == -signal.SIGKILL
-    for _ in range(2):  # the second time it is read again, because its journal has no end
+    (journal,) = paths.runs.glob("*.jsonl")
+    for median in (1.5, 1.3):  # the second time it is read again, because its journal has no end
         (entry,) = Store(paths.database, paths.runs).history(13)
-        assert (entry.verdict, entry.median) == (Verdict.PASS, 1.5)
+        assert (entry.verdict, entry.median) == (Verdict.PASS, median)
+        last = [event for event in read_events(journal) if isinstance(event, Judged)][-1]
+        later = replace(last.result, speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None))
+        append_line(journal, replace(last, result=later))
 
 
 @pytest.mark.parametrize(("source", "kept"), [("times", None), ("measures", 1.5)])
