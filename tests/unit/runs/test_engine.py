@@ -24,7 +24,7 @@ from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.records.json_lines import append_line
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
+from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge_to_end
 from arena.runs.referee_process import RefereeProcess
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -74,7 +74,9 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     run_id = run.run_id
     await engine.close()
     journal = paths.runs / f"{run_id}.jsonl"
-    assert read_header(journal).source == "pass"
+    header = read_header(journal)
+    assert (header.source, header.correctness_only) == ("pass", False)
+    assert header_of(replace(request("pass"), rounds=0)).correctness_only
     assert list(read_events(journal)) == [event for event in seen if getattr(event, "run_id", None) == run_id]
     assert [event async for event in run.events()] == list(read_events(journal))
     entry = entry_in(Store(paths.database, paths.runs), run_id)
@@ -171,6 +173,11 @@ async def test_cancel_ends_run_and_next_one_works(engine: Engine) -> None:
     await engine.cancel()
     assert isinstance(await run.end(), Cancelled)
     assert engine.running is None
+    async with engine._turn:  # this one has not begun
+        waiting = asyncio.create_task(engine.judge(request("pass")))
+        await comes_true(lambda: engine.unended)
+        await engine.cancel()
+    assert isinstance(await (await waiting).end(), Cancelled)
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
