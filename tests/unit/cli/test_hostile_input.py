@@ -22,7 +22,6 @@ from sandbox.protocol.frames import Kind
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import RankWire
 from sandbox.worlds.wires import Wires
-from screens.themes import ThemeError, load_theme
 
 ALLREDUCE = Path(load_problem.__code__.co_filename).parent / "collective" / "allreduce"
 SMALL = settings(max_examples=60, deadline=None)
@@ -127,19 +126,6 @@ def test_settings_are_read_or_refused(text):
         paths.settings_file.write_text(text, encoding="utf-8", errors="surrogateescape")
         with contextlib.suppress(SettingsError):
             load_settings(paths)
-
-
-THEMES = Path(load_theme.__code__.co_filename).parent.parent / "themes"
-
-
-@given(st.one_of(TEXT, toml_mutations(THEMES / "dark.toml")))
-@SMALL
-def test_a_theme_is_read_or_refused(text):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "own.toml"
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        with contextlib.suppress(ThemeError):
-            load_theme(path)
 
 
 def test_attack_without_what_is_expected_is_error(tmp_path):

@@ -61,6 +61,7 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     assert "oops is wrong" in second
     assert "return oops" in second
     assert "Make it faster" in third
+    assert not any("tools" in seen.body for seen in model_server.seen)  # they are switched off
     assert [event.gain for event in heard if isinstance(event, Judged)] == [True, True, True]
 
 

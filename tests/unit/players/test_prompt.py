@@ -116,10 +116,6 @@ def test_measured_transfers_are_told_for_their_setting(paths: Paths) -> None:
     text = str(prompt("1", paths, device="cuda"))
     assert "| block | SM stores | NCCL |\n|---|---|---|\n| 2 KB | 2.50 | 11.0 |" in text
     assert "Fastest: SM stores at every size." in text
-
-
-def test_a_gpu_prompt_has_the_kit_for_gpus(paths: Paths) -> None:
-    text = str(prompt("13", paths, device="cuda"))
     assert "cuda.compile" in text
     assert "cpp.compile" not in text
 

@@ -97,15 +97,6 @@ async def test_model_that_takes_no_tools_is_asked_without(
     assert "does not support tools" in retried.reason
 
 
-async def test_tools_can_be_switched_off(model_server: ModelServer, made: MakeAgent) -> None:
-    model_server.replies = [streamed(fenced("1.5"))]
-    agent = made(steps=1, tools=False)
-    await agent.play()
-    assert "tools" not in model_server.seen[0].body
-    asked = next(event for event in told(agent) if isinstance(event, Asked))
-    assert asked.tools == []
-
-
 async def test_trace_has_calls_and_results_and_no_key(model_server: ModelServer, made: MakeAgent) -> None:
     stolen = "kit_docs", json.dumps({"page": KEY})
     model_server.replies = [calling(run("oops"), stolen), streamed(fenced("1.5"))]

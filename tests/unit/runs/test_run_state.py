@@ -49,7 +49,7 @@ def test_correctness_is_known_before_the_speed() -> None:
     state.apply(timed("r1", 1.3))
     assert state.headline.speedup.median == 1.3
     assert not state.measuring_on
-    state.apply(ev.Judged(run_id="r1", sha256="ab", result=result(call=timed("r1", 1.4).call)))
+    state.apply(ev.Judged(run_id="r1", sha256="ab", result=result(call=ev.Interval(1.4, 1.3, 1.5))))
     assert state.measuring_on
     state.apply(timed("r1", 1.5))
     assert state.headline.speedup.median == 1.5
