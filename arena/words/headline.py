@@ -87,4 +87,4 @@ def single_calls_words(told: str) -> str:
 
 def advice_words(advice: str, how: str) -> str:
     """Adds to a result's advice how to get more rounds: "measure longer (ctrl+l), a quieter machine"."""
-    return advice.replace(ADVICE_ROUNDS, f"measure longer ({how})", 1)
+    return advice.replace(ADVICE_ROUNDS, f"measure longer ({how})" if how else "measure longer", 1)

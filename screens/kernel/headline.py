@@ -60,10 +60,15 @@ class Answer:
     sign: str = ""
     support: str = ""
     advice: str = ""
+    asks: str = ""
+    """The key to press now; it replaces the advice."""
     place: str = ""
     """Where a kernel failed. It replaces the line of support while a pane shows the message."""
     of: str = ""
     """Names the text that was judged, if it is not the text in the editor."""
+
+
+OPENING = Answer("OPENING", "muted", support="reading earlier results")
 
 
 def outdated(answer: Answer, of: str, key: str) -> Answer:
@@ -80,17 +85,17 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
             "! HARNESS ERROR",
             "warning",
             support=_line(state.fatal.message),
-            advice=f"{key_of('doctor', keymap)} doctor · {again}",
+            asks=f"{key_of('doctor', keymap)} doctor · {again}",
         )
     if state.refused is not None:
         return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
     if state.cancelled_in is not None and state.verdict is Verdict.PASS:
-        return Answer("✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", advice=again)
+        return Answer("✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", asks=again)
     if state.cancelled_in is not None:
-        return Answer("– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice=again)
+        return Answer("– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", asks=again)
     if not state.run_id:
         what = f"{save} saves and runs" if dirty else f"{run} runs this kernel"
-        return Answer("NOT RUN YET", "muted", support=what)
+        return Answer("NOT RUN YET", "muted", asks=what)
     verdict = state.verdict
     if verdict is None:
         return Answer(f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness is checked first")
@@ -118,11 +123,14 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     writable = "" if state.result is None or state.result.sealed else ", inputs writable"  # `doctor` names the profile
     advice = SINGLE if single else f"{isolation_words(state.result.jail)}{writable}" if state.result else ""
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
-        if said == TOO_NOISY and state.result:
-            advice = f"Measure longer ({key_of('measure_on', keymap)})"
+        noisy = said == TOO_NOISY and state.result
+        longer = f"Measure longer ({key_of('measure_on', keymap)})" if noisy else ""
         speed = figures.measured_words(headline.speedup, said)[2:] if headline else _line(told.told) if told else ""
         support = f"{speed} {where}".rstrip()
-        return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
+        return Answer(
+            "✓ PASS", "success", words, figures.outcome_style(said),
+            big="✓", support=support, advice=advice, asks=longer,
+        )  # fmt: skip
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
@@ -193,7 +201,7 @@ class KernelHeadline(Widget):
     title = ""
     meta = ""
     file = ""
-    answer = Answer("NOT RUN YET", "muted")
+    answer = OPENING
 
     def show(self, answer: Answer, title: str, meta: str, file: str) -> None:
         """Draws again only when something changed."""
@@ -236,7 +244,7 @@ class KernelHeadline(Widget):
         return [
             self._words(answer.outcome),
             [(answer.place or answer.support, support)],
-            [(answer.of or answer.advice, "accent" if answer.of else "muted")],
+            [(answer.of or answer.asks or answer.advice, "accent" if answer.of else "muted")],
         ]
 
     def _words(self, outcome: str) -> list[Part]:
@@ -262,7 +270,7 @@ class KernelHeadline(Widget):
         number = f"{answer.sign} {answer.big.replace('x', '×')}{SO_FAR * answer.outcome.endswith(SO_FAR)}"
         rows = [
             self._words(number if answer.sign else answer.outcome),
-            [(answer.place or answer.support, "foreground")],
+            [(answer.place or answer.support or answer.asks, "foreground")],
             [(answer.of, "accent") if answer.of else (self.title, "muted")],
         ]
         parts = self._fitted(rows[y] if y < HEIGHT else [], width)
@@ -276,8 +284,10 @@ def best_words(problem: Problem, standing: Standing | None, house: Standing | No
         best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
         if standing.pooled > 1:  # the large figure is of the newest run alone
             best += f" in {standing.pooled} runs"
-    against = f"house {figures.standing_words(house)[0]}" if house is not None else f"{duel_key}: against the house"
-    return f"{best} · {against} · {problem.category} · {', '.join(problem.collectives)}"
+    against = f"{duel_key}: against the house" if duel_key else ""
+    if house is not None:
+        against = f"house {figures.standing_words(house)[0]}"
+    return " · ".join(filter(None, [best, against, problem.category, ", ".join(problem.collectives)]))
 
 
 def setting_words(setting: Setting | ArenaError) -> str:

@@ -71,6 +71,8 @@ class KernelSession:
         """Whether `state` is of an earlier run; see `show_earlier`."""
         self._records: list[RunRecord] = []
         """The earlier results of this problem, of all players, newest first."""
+        self.records_known = False
+        """Whether the earlier results have been read."""
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
         self._in_folder = False
@@ -333,7 +335,7 @@ class KernelSession:
         self._records = []
         with suppress(ArenaError):
             self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
-        self.changed = True
+        self.records_known = self.changed = True
 
     async def show_earlier(self, record: RunRecord) -> list[events.AnyEvent]:
         """Shows an earlier run as if it had just ended, from its journal; returns its events, none if it has no whole one."""
@@ -399,11 +401,11 @@ class KernelSession:
         """The file and the line of the failure, if it names them."""
         return place_of(self.state.failure, self._judged.files if self._judged is not None else ())
 
-    def take_update(self) -> RunUpdate:
-        """Returns the state of the run, with the log lines since the last call."""
+    def take_update(self, *, with_keys: bool = True) -> RunUpdate:
+        """Returns the state of the run, with the log lines since the last call. with_keys: names keys that run kernels."""
         result = self.state.result
         keymap = self.services.settings.keymap
-        key = key_of("measure_on", keymap)
+        key = key_of("measure_on", keymap) if with_keys else ""
         advice = advice_words(result.advice, key) if result is not None and result.advice else ""
         setting = self.state.setting
         timed = result is not None and result.speedup is not None
@@ -414,7 +416,7 @@ class KernelSession:
             self._new_run,
             self._new_lines,
             advice,
-            key_of("profile", keymap) if can else "",
+            key_of("profile", keymap) if can and with_keys else "",
             _rival_words(versus) if versus is not None else "",
             self.others.update,
             key_of("jump", keymap),

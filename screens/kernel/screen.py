@@ -30,6 +30,8 @@ from screens.base import AGAIN_WITHIN_S, COMPLAINED_S
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.headline import (
+    OPENING,
+    Answer,
     KernelHeadline,
     answer_of,
     best_words,
@@ -59,6 +61,8 @@ class KernelScreen(EditingScreen):
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "kernel"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("kernel")]
+    ONLY_SHOWS: ClassVar[bool] = False
+    """Whether no key runs a kernel here. Then no line names such a key."""
 
     def __init__(
         self,
@@ -263,6 +267,7 @@ class KernelScreen(EditingScreen):
         self._resting = True
 
     def on_screen_resume(self) -> None:
+        self.session.changed = True  # a dialog may have changed a setting
         if self._resting and self.app.screen is self:  # not if a dialog closed to open the other player's screen
             self._resting = False
             self._others |= self.services.engine.unended  # the other player's runs, begun or not
@@ -272,7 +277,7 @@ class KernelScreen(EditingScreen):
     def draw(self, force: bool = False) -> None:
         """Updates every widget; each redraws itself only if something changed."""
         if self.is_attached and (force or self.session.changed or self.session.busy):
-            self.query_one(ResultPane).show(self.session.take_update())
+            self.query_one(ResultPane).show(self.session.take_update(with_keys=not self.ONLY_SHOWS))
             self._draw_lines()
 
     def _draw_lines(self) -> None:
@@ -282,32 +287,39 @@ class KernelScreen(EditingScreen):
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
         self.query_one(ViewTabs).show(self.views(), self.view, marks, zoomed)
         setting = self._setting()
-        waited = session.waited
-        keymap = self.services.settings.keymap
-        answer = answer_of(state, keymap, self.buffer.dirty) if waited is None else queued_answer(state, waited)
-        of = session.verdict_of(kernel) if waited is None else ""
-        asks = not state.run_id or session.from_journal or of.startswith("revision")
-        earlier = session.earlier(kernel) if asks and not session.busy else None
-        if earlier is not None:
-            answer = earlier_answer(earlier, self.key_words("run"), kernel.sha256)
-            if earlier.run_id != state.run_id and self._asked != (earlier.run_id, state.run_id):
-                self._asked = earlier.run_id, state.run_id
-                self.start(self._show_earlier(earlier), "earlier")
-        elif of:
-            answer = outdated(answer, of, self.key_words("run"))
-        if not self.answer_shown:
-            answer = replace(answer, place="")
+        of = session.verdict_of(kernel) if session.waited is None else ""
         result = self.query_one(ResultPane)
         result.set_class(bool(of) or session.from_journal, "outdated")
         told_of = state.setting or setting
         result.set_heights(told_of.world if isinstance(told_of, Setting) else None)
         yours, house = (each.get(self.problem.id) for each in (self.services.standings, self.services.house))
-        best = best_words(self.problem, yours, house, self.key_words("duel"))
+        best = best_words(self.problem, yours, house, "" if self.ONLY_SHOWS else self.key_words("duel"))
         title = f"{self.problem.id} · {self.problem.title}"
-        self.query_one(KernelHeadline).show(answer, title, setting_words(setting), best)
+        self.query_one(KernelHeadline).show(self._answer(of), title, setting_words(setting), best)
         gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
         self.query_one(GpuStrip).follow(gpus)
         self.query_one(PhaseLine).show(state, session.now, self._note(), session.most_s)
+
+    def _answer(self, of: str) -> Answer:
+        """What the headline says. of: names the text that was judged, if it is not the one in the editor."""
+        session, state, kernel = self.session, self.session.state, self.buffer.kernel
+        keymap, run = self.services.settings.keymap, self.key_words("run")
+        if session.waited is not None:
+            answer = queued_answer(state, session.waited)
+        else:
+            answer = answer_of(state, keymap, self.buffer.dirty) if state.run_id or session.records_known else OPENING
+        asks = not state.run_id or session.from_journal or of.startswith("revision")
+        earlier = session.earlier(kernel) if asks and not session.busy else None
+        if earlier is not None:
+            answer = earlier_answer(earlier, run, kernel.sha256)
+            if earlier.run_id != state.run_id and self._asked != (earlier.run_id, state.run_id):
+                self._asked = earlier.run_id, state.run_id
+                self.start(self._show_earlier(earlier), "earlier")
+        elif of:
+            answer = outdated(answer, of, run)
+        if not self.answer_shown:
+            answer = replace(answer, place="")
+        return replace(answer, asks="", of="") if self.ONLY_SHOWS else answer
 
     def _setting(self) -> Setting | ArenaError:
         try:

@@ -39,6 +39,8 @@ LAST_S = 4.0
 class RecordedKernelScreen(KernelScreen):
     """The kernel screen fed by a journal: no engine, and the setting of then."""
 
+    ONLY_SHOWS = True
+
     def __init__(self, app: ArenaApp, header: RunHeader, path: Path) -> None:
         assert app.services.catalogue is not None
         try:

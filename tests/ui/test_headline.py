@@ -73,7 +73,7 @@ def test_noisy_result_has_range_and_no_large_figure(events) -> None:
     answer = answer_of(noisy(fold(events("told"))), {})
     assert (answer.words, answer.outcome) == ("✓ PASS", "~ too noisy")
     assert (answer.big, answer.support) == ("✓", "0.49–2.10× end-to-end")
-    assert answer.advice == "Measure longer (ctrl+l)"
+    assert answer.asks == "Measure longer (ctrl+l)"
     state = noisy(fold(events("told")))
     assert state.result is not None
     state.result = replace(state.result, speedup=Speedup(call=None, device=None))  # too few pairs for an interval

@@ -15,6 +15,7 @@ from sandbox.protocol.events import WorldChanged
 from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S
 from screens.kernel import editing_screen
+from screens.kernel.headline import Answer, KernelHeadline
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.other_sizes_pane import OtherSizesPane
@@ -32,7 +33,13 @@ async def play(screen, until, events) -> None:
     await until(None, lambda: log.is_mounted and screen.region.area > 0)
 
 
-async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until, screen_text) -> None:
+async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until, screen_text, monkeypatch) -> None:
+    said, show = [], KernelHeadline.show
+
+    def note(self: KernelHeadline, answer: Answer, *more: str) -> None:
+        said.append(answer.words)
+        show(self, answer, *more)
+
     async with open_app(problem="13") as (app, pilot):
         for words in ("NOT RUN YET", "Each rank is compared with a float64 oracle."):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
@@ -45,9 +52,11 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         app.screen.action_problems()
         await until(pilot, lambda: app.screen is app.picker)
         app.services.last_runs.clear()  # as after a restart of the app
+        monkeypatch.setattr(KernelHeadline, "show", note)
         app.open_problem(app.services.catalogue.find("13"))
         shown = ("F5 runs it again", "[1.40, 1.60]", "what both clocks say", "finished: PASS")
         await until(pilot, lambda: all(words in screen_text(app) for words in shown))  # the same in all panes
+        assert set(said) == {"OPENING", "✓ PASS"}
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
         await pilot.press("x")

@@ -9,7 +9,7 @@ from stored_runs import header as run_header
 from arena.duel.events import AnyDuelEvent, DuelHeader, DuelPlayer, Paused, Submitted
 from arena.records.header import RunHeader
 from arena.setting_choice import Choice, choose_setting
-from sandbox.protocol.events import RunStarted, encode
+from sandbox.protocol.events import Cancelled, RunStarted, encode
 from screens.web.spectator import SpectatorApp, WatchedDuelScreen, WatchedKernelScreen, watching_services
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def problem(services):
     return services.read_catalogue().find("1")
 
 
-async def test_the_baseline_is_shown_where_that_is_run(watch, until, services, problem) -> None:
+async def test_the_baseline_is_shown_where_that_is_run(watch, until, services, problem, screen_text) -> None:
     setting = choose_setting(problem, Choice(), services.settings)
     header = run_header(
         "20260101-000000-aa", slug=problem.slug, category=problem.category, kernel_name="baseline", setting=setting
@@ -51,6 +51,10 @@ async def test_the_baseline_is_shown_where_that_is_run(watch, until, services, p
         assert isinstance(app.screen, WatchedKernelScreen)
         await until(pilot, lambda: any(worker.group == "watch" for worker in app.screen.workers))  # the file was read
         assert app.screen.editor.text == problem.baseline_source
+        run_id = header.run_id
+        app.screen.apply(Cancelled(run_id=run_id, phase="time"))
+        await until(pilot, lambda: "CANCELLED" in screen_text(app))
+        assert not {"F5", "F8:"} & {*screen_text(app).split()}  # keys that do nothing here
 
 
 @pytest.mark.parametrize(
