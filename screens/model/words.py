@@ -47,7 +47,7 @@ def best(session: ModelSession) -> Content:
         part = (figures.verdict_words(found.report.verdict), "$foreground bold")
     else:
         part = figures.measured_part(speed.speedup, speed.outcome, speed.clock, "bold")
-    return Content.assemble(("★ ", "$muted"), part, (f" · kernel {found.number}", "$muted"))
+    return Content.assemble(("★ " * (speed is not None), "$muted"), part, (f" · kernel {found.number}", "$muted"))
 
 
 def spent(used: Spent) -> str:
@@ -58,9 +58,9 @@ def spent(used: Spent) -> str:
 
 
 def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
-    """ "2  ✓ PASS  ▲ 1.05× [1.02, 1.08] end-to-end"; the best one has a star."""
+    """ "2  ✓ PASS  ▲ 1.05× [1.02, 1.08] end-to-end"; the best one that was timed has a star."""
     best = session.state.best
-    right = best is kernel and kernel.report is not None and kernel.report.verdict is Verdict.PASS
+    right = best is kernel and bool(ranked_kernels(session.state.kernels))
     number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")
     report = kernel.report
     if report is None and not kernel.reason:

@@ -1,16 +1,20 @@
 """A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
 
 import json
+from types import SimpleNamespace
 
 import model_server as provider
 import pytest
 from stored_runs import record
 from textual.widgets import Input, Select
 
+from arena.models.budget import Spent
+from arena.players.attempts import KernelState
 from arena.players.trace import read_trace
 from arena.players.writing_state import WritingState
 from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
+from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
@@ -267,4 +271,9 @@ async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, scr
 
 
 def test_right_kernel_without_interval_is_too_noisy() -> None:
-    assert model_words._speedup(record("r", outcome="too noisy")) == "too noisy"
+    noisy = record("r", outcome="too noisy")
+    assert model_words._speedup(noisy) == "too noisy"
+    kernel = KernelState(1, "", Kernel("pass"), "", Spent(), noisy)
+    session = SimpleNamespace(state=SimpleNamespace(best=kernel, kernels=[kernel]))
+    assert model_words.best(session).plain == "✓ PASS · kernel 1"  # no star: nothing was compared
+    assert "★" not in model_words.kernel_line(session, kernel).plain
