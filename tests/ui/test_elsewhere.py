@@ -18,7 +18,7 @@ from arena.workspace.kernels import Workspace
 from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
-from screens.app import ArenaApp
+from screens.app import KEYS_BESIDE_FROM, ArenaApp
 from screens.dialogs import Page, Reader, doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
@@ -125,6 +125,10 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         await until(pilot, lambda: "Open the problem" in screen_text(app))
         await pilot.press("f1")
         await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query("#keys-beside")))
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: "ctrl+s  save & run" in screen_text(app) or columns < KEYS_BESIDE_FROM)
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
         await pilot.press("f1", "f1")
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
 
@@ -209,13 +213,16 @@ def test_themes_that_come_along_are_sound() -> None:
     assert {theme.name for theme in themes} >= {"dark", "light", "contrast", "ansi"}
 
 
-async def test_cursor_is_visible_in_terminals_own_colours(open_app) -> None:
+async def test_terminals_own_colours_show_cursor_and_dialogs(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.theme = "ansi"
         await pilot.pause()
         style = app.screen.editor.get_component_rich_style("text-area--cursor")
         assert style.reverse
         assert style.color == style.bgcolor  # two colours would be swapped: the text's own
+        await pilot.press("f4")
+        await until(pilot, lambda: bool(app.screen.query("#world")))
+        assert "kernel.py" in screen_text(app)  # the screen behind the dialog
 
 
 def luminance(colour: str) -> float:
