@@ -3,10 +3,12 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -126,6 +128,7 @@ def test_missing_provider_is_exit_code_and_way_on(
     models.replies = [streamed(WRONG)]
     done = pkb_arena_scripted("sweep", "--resume", "--name", "c", "--unsafe")
     assert done.returncode == 0, done.stderr
+    assert re.findall(r"^(\d/\d) ", done.stderr, re.MULTILINE) == ["2/3", "3/3"]
     assert len(lines(home, "result")) == 3
 
 
@@ -196,7 +199,7 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
         rename_sweep(paths, done, "../spring")
 
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'pkb-arena[ray]'")
+on_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'pkb-arena[ray]'")
 
 COMMAND = (
     *(sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline,house", "--rounds", "0", "--one-size"),
@@ -215,6 +218,7 @@ def ray_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
     return next((child for child in below if child.name().startswith("ray::RayHost")), None)
 
 
+@on_ray
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
@@ -240,6 +244,7 @@ def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
     assert all(result["report"]["run_id"] in runs for result in results(home))  # type: ignore[index]
 
 
+@on_ray
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_no_key_reaches_cluster_that_is_started_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
