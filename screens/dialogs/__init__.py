@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, ClassVar, TypeVar
@@ -16,6 +17,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Markdown, Select
+from textual.widgets._markdown import MarkdownTable, MarkdownTableContent
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from arena.errors import ArenaError
@@ -24,7 +26,7 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import PlainStatic, follow_width, hanging
 
 T = TypeVar("T")
 
@@ -37,6 +39,28 @@ class _Fence(MarkdownFence):
         return super().highlight(code, language or "text", *arguments, **named)
 
 
+class _Table(MarkdownTable):
+    """A table of two columns in one widget. Textual makes one of every cell: the help took seconds to open and to close."""
+
+    def compose(self) -> ComposeResult:
+        head, rows = self._get_headers_and_rows()
+        yield PlainStatic() if len(head) == 2 else MarkdownTableContent(head, rows)
+
+    def on_mount(self) -> None:
+        for lines in self.query(PlainStatic):
+            follow_width(lines, partial(self._draw, lines))
+
+    def _draw(self, lines: PlainStatic) -> None:
+        head, rows = self._get_headers_and_rows()
+        rows = [[title.stylize("$muted") for title in head], *rows]
+        column = max(name.cell_length for name, _ in rows) + 2
+        hung = [line for name, words in rows for line in hanging(name, words, lines.size.width, column)]
+        lines.update(Content("\n").join(hung))
+
+
+_BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence, "table_open": _Table}
+
+
 class Page(Markdown):
     """A page that does not open its links."""
 
@@ -44,7 +68,7 @@ class Page(Markdown):
         super().__init__(text, open_links=False)
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
-        return _Fence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
+        return _BLOCKS.get(block_name) or super().get_block_class(block_name)
 
 
 def field(name: str, control: Widget, classes: str = "") -> Horizontal:
@@ -192,8 +216,8 @@ class DecidingDialog(Dialog[ScreenResultType]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5,ctrl+s", "decide", "go ahead", show=False, priority=True),
         Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
-        Binding("down", "app.focus_next", "next field", show=False),
-        Binding("up", "app.focus_previous", "field before", show=False),
+        Binding("down", "go('next')", "next field", show=False, priority=True),
+        Binding("up", "go('previous')", "field before", show=False, priority=True),
     ]
 
     def action_decide(self) -> None:
@@ -202,6 +226,14 @@ class DecidingDialog(Dialog[ScreenResultType]):
 
     def action_decide_or_choose(self) -> None:
         """Confirms the dialog; if a list is open, leaves enter to the list."""
+        self._leave_to_list()
+        self.action_decide()
+
+    def action_go(self, to: str) -> None:
+        """Goes to the "next" or the "previous" field; if a list is open, leaves the arrow to the list."""
+        self._leave_to_list()
+        self.focus_next() if to == "next" else self.focus_previous()
+
+    def _leave_to_list(self) -> None:
         if any(select.expanded for select in self.query(Select)):
             raise SkipAction
-        self.action_decide()

@@ -352,6 +352,8 @@ async def test_enter_runs_in_setting_and_chooses_in_list(open_app, until) -> Non
         await pilot.press("down", "enter")
         await until(pilot, lambda: not world.expanded)
         chosen = world.value
+        await pilot.press("up", "down")
+        await until(pilot, lambda: world.has_focus and not world.expanded)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen and screen.session.choice.world == chosen)
         await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
