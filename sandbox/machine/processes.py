@@ -197,11 +197,7 @@ def runs(pid: int) -> bool:
 
 def has_threads(pid: int) -> bool:
     """Whether any thread of a process is alive; its first thread may have ended."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return False
-    return len(threads) > 1 or runs(pid)
+    return threads([pid]) > 1 or runs(pid)
 
 
 def state(pid: int) -> str:
@@ -227,21 +223,24 @@ LEAST_SECONDS = 1.0
 """Shortest time over which the share is known well enough."""
 
 
-_outside: dict[int | None, tuple[float, dict[int, float]]] = {}
-"""By arena: what `outside_seconds` returned last, and the CPU time of each process then."""
+_outside: dict[int | None, tuple[float, float, float, dict[int, float]]] = {}
+"""By arena: what `outside_seconds` returned last, time of ended ones that nobody collected (below 0), and the CPU time then of
+all processes, with ended children, and of each one."""
 
 
 def outside_seconds(arena: int | None = None) -> float:
-    """CPU seconds of all processes outside the arena so far; of one that has ended, what earlier calls saw. Takes milliseconds.
+    """CPU seconds of all processes outside the arena so far; of ended ones, what their parents collected or earlier calls saw.
 
-    arena: the process whose descendants are the arena's; by default the one that started this process.
+    Takes milliseconds. arena: the process whose descendants are the arena's; by default the one that started this process.
     """
-    every = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}
-    now = {pid: cpu_seconds([pid]) for pid in every.difference(tree(os.getppid() if arena is None else arena))}
-    total, before = _outside.get(arena, (0.0, {}))
-    total += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in now.items())
-    _outside[arena] = total, now
-    return total
+    arenas = os.getppid() if arena is None else arena
+    outside = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}.difference(tree(arenas))
+    now, of_all = {pid: cpu_seconds([pid]) for pid in outside}, cpu_seconds_of_all(outside)
+    total, lost, all_before, before = _outside.get(arena, (0.0, 0.0, 0.0, {}))
+    own = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in now.items())
+    lost += of_all - all_before - own  # above 0: time of ended processes that their parents have collected
+    _outside[arena] = total + own + max(0.0, lost), min(0.0, lost), of_all, now
+    return _outside[arena][0]
 
 
 def too_busy(used: float, seconds: float, least: float = TOO_BUSY) -> bool:

@@ -1,5 +1,6 @@
 """Trusted ranks redraw the iteration of a slot: for all ranks, or for one rank whose peers keep their inputs."""
 
+import itertools
 from types import SimpleNamespace
 
 import torch
@@ -112,7 +113,5 @@ def test_timed_inputs_differ_where_upstreams_are_constant() -> None:
         rank.constant = constant
         rank.draw(Draw([seed], timed=timed, sides=[]), [])
         found.append(rank.values)
-    assert same(found[0], found[1])
-    assert not same(found[1], found[2])
-    assert not same(found[2], found[3])
+    assert [same(*pair) for pair in itertools.pairwise(found)] == [True, False, False]
     assert rank.comparison_of(0) is rank.meaningful
