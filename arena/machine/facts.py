@@ -38,7 +38,7 @@ def require_jail(jail_name: str, unsafe: bool) -> None:
         return
     raise MachineError(
         "a model's kernel would run without a jail: it could read your files, use the network and stop your processes",
-        "install bubblewrap (`pkb-arena doctor` shows what is missing), or run it without isolation: --unsafe",
+        "install bubblewrap (`pkb-arena doctor` shows what is missing), or use a command with --unsafe: no isolation",
     )
 
 

@@ -51,6 +51,16 @@ class HistoryScreen(RunsDialog):
         self._sure_of: RunRecord | Unrun | None = None
         """The run for which `t` was pressed, and needs a second press."""
 
+    def on_mount(self) -> None:
+        self._known = self.session.records
+        self.set_interval(0.5, self._read_again)
+
+    async def _read_again(self) -> None:
+        """Lists a run that has ended meanwhile."""
+        if self.session.records is not self._known and self._table.has_focus:
+            self._known = self.session.records
+            await self._read()
+
     def compose_below(self) -> ComposeResult:
         with Horizontal(id="best"):
             yield PlainStatic("", id="best-words")

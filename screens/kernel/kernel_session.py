@@ -69,7 +69,7 @@ class KernelSession:
         self._cancelled = False
         self.from_journal = False
         """Whether `state` is of an earlier run; see `show_earlier`."""
-        self._records: list[RunRecord] = []
+        self.records: list[RunRecord] = []
         """The earlier results of this problem, of all players, newest first."""
         self.records_known = False
         """Whether the earlier results have been read."""
@@ -297,7 +297,7 @@ class KernelSession:
         """Returns the last result of this kernel in this setting, or None."""
         if self.state.sha256 == sha256 and self.state.setting == setting and self.state.told is not None:
             return self.state.told
-        return next((each for each in self.in_setting(self._records) if each.sha256 == sha256), None)
+        return next((each for each in self.in_setting(self.records) if each.sha256 == sha256), None)
 
     def apply(self, event: events.AnyEvent) -> None:
         """Applies one event to the state."""
@@ -332,9 +332,9 @@ class KernelSession:
 
     async def read_records(self) -> None:
         """Reads the earlier results of this problem again. If they cannot be read, there are none."""
-        self._records = []
+        self.records = []
         with suppress(ArenaError):
-            self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
+            self.records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.records_known = self.changed = True
 
     async def show_earlier(self, record: RunRecord) -> list[events.AnyEvent]:
@@ -359,7 +359,7 @@ class KernelSession:
     def earlier(self, kernel: Kernel) -> RunRecord | None:
         """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""
         code = code_hash(kernel)
-        same = [record for record in self._records if record.code == code and not record.voided]
+        same = [record for record in self.records if record.code == code and not record.voided]
         told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)
         return next(told, None)
 

@@ -109,7 +109,7 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, sa
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
         await save_kernel(pilot, "wrong")
-        await until(pilot, lambda: "What is wrong" in screen_text(app) and len(app.screen.session._records) == 2)
+        await until(pilot, lambda: "What is wrong" in screen_text(app) and len(app.screen.session.records) == 2)
         for text, told in (
             ("pass", "finished: PASS"),
             ("wrong", "What is wrong"),
@@ -316,6 +316,9 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         )
         await pilot.press("f6")
         await until(pilot, lambda: "not run" in screen_text(app) and "typed, and never run" in screen_text(app))
+        history = app.screen
+        await history.session.run(Kernel("pass"))  # it ends while the history is open
+        await until(pilot, lambda: app.screen is history and "✓ PASS" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: getattr(app.screen, "editor", None))
         assert app.screen.editor.text == "typed, and never run"
