@@ -44,11 +44,11 @@ class Evaluation:
     """Evaluates a kernel against the baseline, or against a rival."""
 
     def __init__(
-        self, correctness: CorrectnessCheck, peaks: Peaks, open_baseline: Callable[[], TimedSide] | None
+        self, correctness: CorrectnessCheck, peaks: Peaks, open_baseline: Callable[[], TimedSide] | None = None
     ) -> None:
-        """open_baseline: returns the side of the reference worlds; called by `judge` once the kernel has passed the check.
+        """open_baseline: returns the side of the reference worlds; called once the kernels have passed the check.
 
-        None: correctness only, or a run between two, which times its kernels by `measure`.
+        None: correctness only.
         """
         self.correctness = correctness
         self.peaks = peaks
@@ -84,8 +84,8 @@ class Evaluation:
         self.rounds = None
         return self.result(Verdict.PASS, None)
 
-    def measure(self, baseline_side: TimedSide) -> None:
-        """Times the kernel, and starts again if outputs were lost, which happens at most once a kernel.
+    def measure(self, baseline_side: TimedSide, references: TimedSide | None = None) -> None:
+        """Times the kernel on `Turns` of these sides, and starts again if outputs were lost, at most once a kernel.
 
         Raises:
             Failed, WorldFailed, Deadline: timing ended early.
@@ -93,7 +93,7 @@ class Evaluation:
         run, exchange = self.correctness.run, self.correctness.exchange
         while True:
             contender_side = TimedSide(exchange, [exchange.contender], Observations())
-            self.rounds = Rounds(run, Turns(run.setting, baseline_side, contender_side), self.peaks)
+            self.rounds = Rounds(run, Turns(run.setting, baseline_side, contender_side, references), self.peaks)
             try:
                 self._measure(self.rounds)
                 return
@@ -229,7 +229,7 @@ class Versus:
         self.awaited = worlds[0]
 
         def noting(world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
-            self.awaited = world
+            self.awaited = world if world in worlds else self.awaited
             return await_all(world, kind, limit, may_be_late)
 
         def of_rival(event: Any) -> None:
@@ -242,18 +242,20 @@ class Versus:
             CorrectnessCheck(run, Exchange(run.run_id, prepared, worlds[0], noting, emit, timer=timer)),
             CorrectnessCheck(theirs, Exchange(run.run_id, prepared, worlds[1], noting, of_rival, RIVAL, timer)),
         )
-        self.evaluation = Evaluation(self.sides[0], peaks, None)
+        self.evaluation = Evaluation(self.sides[0], peaks)
 
     def judge(self) -> Result:
-        """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
+        """Runs the whole evaluation. Raises as `Evaluation.judge`."""
         found = []
         for side in self.sides:
             found.append(side.judge())
             side.contender.processes.pause()  # its processes must not slow the other one's check
-        if self.run.rounds != 0 and all(failure is None for _, failure in found):
+        if self.evaluation.open_baseline is not None and all(failure is None for _, failure in found):
+            references = self.evaluation.open_baseline()
             self.sides[1].exchange.phase = "time"
+            rival_side = TimedSide(self.sides[1].exchange, [self.worlds[1]], Observations())
             try:
-                self.evaluation.measure(TimedSide(self.sides[1].exchange, [self.worlds[1]], Observations()))
+                self.evaluation.measure(rival_side, references)
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
                 found[blamed] = self.sides[blamed].explain(error)

@@ -305,12 +305,13 @@ class Referee:
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
             correctness = CorrectnessCheck(run, exchange)
-            open_baseline = partial(self.baseline_side, correctness) if run.rounds != 0 else None
-            evaluation = Evaluation(correctness, peaks, open_baseline)
+            evaluation = Evaluation(correctness, peaks)
             judge: Callable[[], events.Result] = evaluation.judge
         else:
             versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
             evaluation, judge = versus.evaluation, versus.judge
+        if run.rounds != 0:
+            evaluation.open_baseline = partial(self.baseline_side, evaluation.correctness)
         evaluation.correctness.started = started
         evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
         evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
@@ -400,7 +401,7 @@ class Referee:
         """The prepared setting of a run. Emits the phase `prepare` if there is something to do."""
         if self.oracle.is_prepared(run.setting):
             return self.oracle.prepare(run.setting)
-        count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 and not run.versus else 0
+        count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 else 0
         started = self.timer.monotonic()
         self.emit(events.PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
         prepared = self.prepare_setting(run.setting, count)

@@ -10,10 +10,10 @@ import msgspec
 from sandbox.protocol.events import Interval
 from sandbox.protocol.result import Batches
 from sandbox.timing import interval
-from sandbox.timing.interval import Pair
+from sandbox.timing.interval import Pair, ReferenceBatch
 
-CONTENDER_INDEX = -1
-"""The contender's world, in place of a reference's index."""
+RIVAL_INDEX, CONTENDER_INDEX = -2, -1
+"""The worlds of kernels, in place of a reference's index."""
 LEAST_SHARE = 0.25
 """Least share of a batch's time that remains after the overhead is subtracted."""
 
@@ -41,7 +41,7 @@ class Clock:
     at_s: list[float] = field(default_factory=list)
     """When each was noted, in seconds from the start of timing."""
     noop: dict[int, list[float]] = field(default_factory=dict)
-    """Times of no-op batches in microseconds per call, by reference or CONTENDER_INDEX."""
+    """Times of no-op batches in microseconds per call, by reference, RIVAL_INDEX or CONTENDER_INDEX."""
     speed: Interval | None = None
     why: str = ""
     """Why the pairs claim nothing, if they do not."""
@@ -49,6 +49,8 @@ class Clock:
     """This machine's history of world offsets, by `offsets_class`."""
     rival: bool = False
     """Whether a kernel runs on the baseline's side, too."""
+    beside: list[ReferenceBatch] = field(default_factory=list)
+    """Batches of references beside the pairs of two kernels."""
     waited: tuple[float, float] = (0.0, 0.0)
     """As `interval.speedup`'s."""
     _most_overhead: tuple[float, float] = (math.inf, math.inf)
@@ -64,39 +66,40 @@ class Clock:
         return median(pair.baseline_us for pair in self.raw), median(pair.contender_us for pair in self.raw)
 
     def note_noop(self, world: int, us: float) -> None:
-        """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX."""
+        """Adds a no-op batch. world: a key of `noop`."""
         self.noop.setdefault(world, []).append(us)
 
     @property
     def overhead_us(self) -> float:
-        """The overhead in microseconds per call: starting the batch and copying outputs, from worlds without a kernel.
-
-        If a kernel runs on both sides, the smaller overhead counts, so that a kernel gains nothing by delaying its copies.
-        """
-        found: list[float] = [median(times) for world, times in self.noop.items() if self.rival or world >= 0]
-        return (min if self.rival else median)(found) if found else 0.0
+        """The overhead in microseconds per call: starting the batch and copying outputs, from worlds without a kernel."""
+        found: list[float] = [median(times) for world, times in self.noop.items() if world >= 0]
+        return median(found) if found else 0.0
 
     @property
     def overheads(self) -> tuple[float, float]:
         """What is subtracted from (the baseline's, the contender's) batches, in microseconds per call.
 
-        It is the same, except in end-to-end time where a side's device time limits it, and where a kernel's own is less.
+        It is the same, except in end-to-end time where a side's device time limits it, and where a kernel's own is less. So a
+        kernel gains nothing by delaying its copies.
         Two no-op batches of one world differ more than worlds do (13 and 3 us on H200), so an overhead of each would be noise.
         """
         baseline_most, contender_most = self._most_overhead
-        own: float = median(self.noop.get(CONTENDER_INDEX, [math.inf]))
-        return min(self.overhead_us, baseline_most), min(self.overhead_us, contender_most, own)
+        rivals, own = (median(self.noop.get(world, [math.inf])) for world in (RIVAL_INDEX, CONTENDER_INDEX))
+        return min(self.overhead_us, baseline_most, rivals), min(self.overhead_us, contender_most, own)
 
     def overhead_error(self) -> float:
         """Standard error of the log speedup from the uncertainty of the overhead."""
-        found = [us for world, times in self.noop.items() if self.rival or world >= 0 for us in times]
+        found = [us for world, times in self.noop.items() if world >= 0 for us in times]
         if len(found) < 2 or not self.raw:
             return 0.0
-        baseline_us, contender_us = (us or 1.0 for us in self.medians())
-        own = [] if self.rival else self.noop.get(CONTENDER_INDEX, [])
-        if own and median(own) < self.overhead_us:
-            return math.hypot(_median_error(found) / baseline_us, _median_error(own) / contender_us)
-        return _median_error(found) * abs(1 / baseline_us - 1 / contender_us)
+        shared, alone = 0.0, []
+        for sign, world, us in zip((1, -1), (RIVAL_INDEX, CONTENDER_INDEX), self.medians(), strict=True):
+            own = self.noop.get(world, [math.inf])
+            if median(own) < self.overhead_us:
+                alone.append(_median_error(own) / (us or 1.0))
+            else:
+                shared += sign / (us or 1.0)
+        return math.hypot(_median_error(found) * shared, *alone)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -123,7 +126,7 @@ class Clock:
             error = math.hypot(self.overhead_error(), LEAST_OFFSETS.get(self.offsets_class, 0.0))
             if device and min(spare) < self.overhead_us:
                 error = math.hypot(error, device.median_error())
-            self.speed, self.why = interval.speedup(self.pairs, self.history, error, self.waited)
+            self.speed, self.why = interval.speedup(self.pairs, self.history, error, self.waited, self.beside)
         return self.speed
 
     def median_error(self) -> float:
@@ -134,9 +137,7 @@ class Clock:
     @property
     def history(self) -> Sequence[float]:
         """What is known of world offsets in runs like this one."""
-        from sandbox.timing import random_effects  # readers of results need no numpy
-
-        return self.offsets.get(self.offsets_class) or random_effects.no_history(1, self.offsets_class)[0].tolist()
+        return self.offsets.get(self.offsets_class) or interval.no_history(self.offsets_class)
 
     @property
     def offsets_class(self) -> str:

@@ -62,6 +62,9 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
+ReferenceBatch = tuple[int, float, int]
+"""A batch of a reference world: (its index, microseconds per call, `Pair.cores`)."""
+
 Estimate = tuple[Interval | None, str]
 """(speedup, why nothing can be claimed): None and a reason, or an interval and nothing."""
 
@@ -71,6 +74,7 @@ def speedup(
     history: Sequence[float] = (),
     overhead_error: float = 0.0,
     waited: tuple[float, float] = (0.0, 0.0),
+    beside: Sequence[ReferenceBatch] = (),
 ) -> Estimate:
     """Baseline time over contender time with its interval; deterministic, always finite.
 
@@ -80,6 +84,7 @@ def speedup(
         overhead_error: standard error of the log ratio from the uncertainty of the overhead.
         waited: shares of their time for which (the baseline's, the contender's) ranks waited for a core. Without these waits a
             side might have been quicker by so much, and the interval allows for that.
+        beside: batches of references that are no part of the pairs. They show how much worlds differ.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if (count := turns_of(sound)) < FEWEST:
@@ -102,9 +107,9 @@ def speedup(
         np.array(_turns(sound), np.int64),
         kept,
     )
-    mass = np.array([history]) if history else random_effects.no_history()
+    mass = np.array([history or no_history()])
     why = "the times of neighbouring batches differ too much"
-    return _estimate(*random_effects.predict(found, mass, overhead_error), why, waited)
+    return _estimate(*random_effects.predict(found, mass, overhead_error, _evidence(beside)), why, waited)
 
 
 def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str, waited: tuple[float, float]) -> Estimate:
@@ -136,16 +141,30 @@ def learned(pairs: Sequence[Pair], history: Sequence[float] = ()) -> list[float]
 
     from sandbox.timing import random_effects
 
-    sound = [pair for pair in pairs if is_sound(pair)]
-    references = np.array([pair.reference for pair in sound], np.int64)
-    if len(sound) < FEWEST:
+    sound = [(pair.reference, pair.baseline_us, pair.cores) for pair in pairs if is_sound(pair)]
+    if (evidence := _evidence(sound)) is None:
         return []
-    cores = np.array([pair.cores for pair in sound], np.int64)
-    evidence = random_effects.reference_evidence(_logs(pair.baseline_us for pair in sound), references, cores)
-    if evidence is None:
-        return []
-    mass = np.array([history]) if history else random_effects.no_history()
-    return [float(value) for value in random_effects.learn(mass, evidence)[0]]
+    return [float(value) for value in random_effects.learn(np.array([history or no_history()]), evidence)[0]]
+
+
+def no_history(offsets_class: str = "") -> list[float]:
+    """The history of a machine before its first run. offsets_class: as `Clock.offsets_class`."""
+    from sandbox.timing import random_effects
+
+    return [float(value) for value in random_effects.no_history(1, offsets_class)[0]]
+
+
+def _evidence(batches: Sequence[ReferenceBatch]) -> "NDArray[np.floating[Any]] | None":
+    """[1, grid] log likelihood of tau from batches of references in the order they were measured; None if there are too few."""
+    if len(batches) < FEWEST:
+        return None
+    import numpy as np
+
+    from sandbox.timing import random_effects
+
+    references, times, cores = zip(*batches, strict=True)
+    worlds, places = (np.array(each, np.int64) for each in (references, cores))
+    return random_effects.reference_evidence(_logs(times), worlds, places)
 
 
 def _logs(times: Iterable[float]) -> "NDArray[np.float64]":

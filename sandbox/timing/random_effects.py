@@ -312,12 +312,14 @@ def learn(history: Floats, evidence: Floats) -> Floats:
 # --- the interval ----------------------------------------------------------------------------------------------------------
 
 
-def predict(found: Fit, history: Floats, overhead_error: float = 0.0) -> tuple[Floats, Floats, Floats]:
+def predict(
+    found: Fit, history: Floats, overhead_error: float = 0.0, beside: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world has an offset of its own, too.
 
-    history: [runs, grid] log mass.  overhead_error: standard error that is added.
+    history: [runs, grid] log mass.  overhead_error: standard error that is added.  beside: evidence of other worlds.
     """
-    evidence = found.evidence
+    evidence = found.evidence if beside is None else found.evidence + beside
     weight = _shares(evidence + np.log(prior(history, evidence) + TINY**2))
     share = found.precision / found.precision.sum(axis=2, keepdims=True)
     middle = (share * found.locations[:, None]).sum(axis=2)

@@ -333,7 +333,9 @@ class Rounds:
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()
-        self.turns.compare(chosen, timed)
+        ran = self.turns.compare(chosen, timed)
+        if ran is not None and counts and not self.prepared.varies:  # other shapes are no other offset
+            self.call.beside.append(ran)
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
@@ -349,6 +351,7 @@ class Rounds:
         """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run."""
         pair_s = self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs))
         call_s = self._draw_seconds + len(self.references) * baseline_s + contender_s
+        call_s += self.prepared.call_seconds * self.call.rival  # a reference runs the same iterations
         return int(min(self.pace.calls, max(FEWEST_CALLS, pair_s / call_s)))
 
     @property

@@ -16,8 +16,9 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, ForeignWork
+from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, RIVAL_INDEX, ForeignWork
 from sandbox.timing.disturbance import WAITED_FROM, Priorities, StoppedActivity, waits
+from sandbox.timing.interval import ReferenceBatch
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
@@ -91,22 +92,23 @@ class Turns:
     """
 
     def __init__(
-        self, setting: Setting, baseline_side: TimedSide, contender_side: TimedSide, chance: random.Random | None = None
+        self, setting: Setting, baseline_side: TimedSide, contender_side: TimedSide, references: TimedSide | None = None
     ) -> None:
-        """baseline_side: the reference worlds, or a rival's world in their place.
+        """baseline_side: the reference worlds, or a rival's world in their place. references: the reference worlds then.
 
-        Both sides use the same prepared setting. chance: draws which side runs first, which batches are watched and which
-        outputs are compared. Default: the system's random numbers.
+        All sides use the same prepared setting.
         """
         self.setting = setting
         self.kind = kind_of(setting.device)
         self.baseline_side = baseline_side
         self.contender_side = contender_side
         self.sides = (baseline_side, contender_side)
+        self.references = references or baseline_side
         self.exchange = contender_side.exchange
         self.limits = contender_side.exchange.prepared.limits
         self.timer = contender_side.exchange.timer
-        self.random = chance or random.SystemRandom()
+        self.random: random.Random = random.SystemRandom()
+        """Draws which side runs first, which batches are watched and which outputs are compared."""
         self.call_seconds = 0.0
         """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
@@ -120,6 +122,8 @@ class Turns:
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
+        self._compared = 0
+        """Rounds of two kernels whose iterations a reference has run."""
         self._delays: dict[tuple[str, int], list[int]] = {}
         """Nanoseconds by batch, for `beyond_usual`, by name and number of the side."""
         self._waits: Callable[[float], tuple[float, float]] = lambda least: (0.0, 0.0)
@@ -136,18 +140,19 @@ class Turns:
     def noops(self, turn: int) -> list[tuple[TimedSide, World, int]]:
         """The worlds that run no-op batches in a turn, with their sides, and numbers for `Clock.note_noop`.
 
-        They are a reference, both kernels of a duel, or also a kernel that reuses memory: its outputs are copied in less time.
+        They are a reference, and each kernel that reuses memory: its outputs are copied in less time.
         """
-        return [
-            (side, side.worlds[turn % len(side.worlds)], index)
-            for side, index in zip(self.sides, (turn % len(self.baseline_side.worlds), CONTENDER_INDEX), strict=True)
-            if side.observations is None or len(self.kernels) > 1 or side.exchange.reuses
+        number = turn % len(self.references.worlds)
+        indices = zip(self.sides, (RIVAL_INDEX, CONTENDER_INDEX), strict=True)
+        reusing = [
+            (side, side.worlds[0], index) for side, index in indices if side in self.kernels and side.exchange.reuses
         ]
+        return [(self.references, self.references.worlds[number], number), *reusing]
 
     @property
     def worlds(self) -> list[World]:
         """All worlds except the oracle world."""
-        return [world for side in self.sides for world in side.worlds]
+        return [world for side in (self.references, *self.kernels) for world in side.worlds]
 
     @property
     def elapsed_s(self) -> float:
@@ -171,7 +176,7 @@ class Turns:
             apart = sorted(os.sched_getaffinity(0).difference(*self._shares))
             for rank in range(self.setting.world if len(apart) >= self.setting.world else 0):
                 self.exchange.oracle.processes.pin(rank, apart)
-        self.exchange.sides = [side.exchange.side for side in self.sides]
+        self.exchange.sides = [side.exchange.side for side in (self.references, *self.kernels)]
         self.exchange.discard_outputs()
         # Reading the many threads of a world with a gate takes milliseconds, so its waits are read only if a limit is exceeded.
         counted = self.kernels if self.kind.has_gate else self.sides
@@ -288,8 +293,9 @@ class Turns:
         """
         self.continue_only(world)
         self.pin(world, turn)
+        call_seconds = self.call_seconds if side in self.sides else self.exchange.prepared.call_seconds
         if not warm:  # a single call while the time of a call is unknown
-            warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
+            warm = max(1, min(MOST_WARM, int(WARM_SECONDS / call_seconds))) if call_seconds else 1
         reuses = side.exchange.reuses and world is side.exchange.contender
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch, reuses)
         started = self.timer.monotonic()
@@ -297,7 +303,7 @@ class Turns:
             self.reveal(side, batch, "call", watch=False)
         self.exchange.arm_and_choose(world, chosen)
         seconds = self.timer.monotonic() - started
-        self.held_up += max(0.0, seconds - READY_SECONDS - SLOWER_THAN_KNOWN * warm * self.call_seconds)
+        self.held_up += max(0.0, seconds - READY_SECONDS - SLOWER_THAN_KNOWN * warm * call_seconds)
         if side.observations is None:
             return
         side.observations.ready_seconds += seconds
@@ -332,7 +338,8 @@ class Turns:
     def batch_limit(self, calls: int) -> float:
         """The deadline of a batch in seconds: that of a first call for one call, else from the known time of calls."""
         single = self.limits.first_call if calls == 1 else 0.0
-        return max(self.limits.batch, single, SLOWER_THAN_KNOWN * calls * self.call_seconds)
+        slowest = max(self.call_seconds, self.exchange.prepared.call_seconds)
+        return max(self.limits.batch, single, SLOWER_THAN_KNOWN * calls * slowest)
 
     def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:
         """Stops a world and completes its batch's inputs."""
@@ -420,18 +427,18 @@ class Turns:
 
     def beyond_usual(self, name: str, side: TimedSide, ns: int) -> int:
         """The part of a delay that exceeds the usual one in worlds without a kernel, in a duel on the lesser side."""
-        if side.observations is None or len(self.kernels) > 1:
+        if (side.observations is None) == (len(self.kernels) == 1):
             self._delays.setdefault((name, side.exchange.side), []).append(ns)
         usual = min((median(found) for (each, _), found in self._delays.items() if each == name), default=0.0)
         return max(0, ns - int(usual))
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
-    def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
+    def compare(self, slots: Sequence[int], timed: Sequence[int]) -> ReferenceBatch | None:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        slots: drawn at random, one of each pair; once WELL_COMPARED were, only few of them. timed: all timed slots; if empty,
-        outputs are discarded.
+        slots: drawn at random, one of each pair; once WELL_COMPARED were, only few of them. timed: all timed slots in order; if
+        empty, outputs are discarded. Returns the batch that a reference ran for it, if two kernels were timed.
 
         Raises:
             Failed: outputs are wrong. It names the side.
@@ -439,14 +446,25 @@ class Turns:
         self.stop_all()
         if not timed:
             self.exchange.discard_outputs()
-            return
+            return None
         if self._well_compared >= WELL_COMPARED:
             slots = [slot for slot in slots if self.random.random() * SELDOM_COMPARED < 1]
         self._well_compared += len(slots)
-        against = self.baseline_side.exchange.side if self.baseline_side.observations is None else None
         others = [slot for slot in timed if slot not in slots]
+        ran = self._run_reference(timed) if len(self.kernels) > 1 else None
         for side in self.kernels:
-            side.exchange.require_right(slots, against, others)
+            side.exchange.require_right(slots, self.references.exchange.side, others)
+        self.references.exchange.discard_outputs()
+        return ran
+
+    def _run_reference(self, timed: Sequence[int]) -> ReferenceBatch:
+        """Has a reference, another one each time, run the iterations that two kernels have run."""
+        cycle, number = divmod(self._compared, len(self.references.worlds))
+        self._compared += 1
+        batch = Batch(timed[0], timed[-1] + 1 - timed[0])
+        seconds = self.timed(self.references, self.references.worlds[number], batch, cycle)
+        self.stop_all()
+        return number, seconds / batch.calls * 1e6, self.cores(cycle)
 
     def compare_seldom(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """Compares a random share of the pairs that do not count, as `compare` does; discards the others."""

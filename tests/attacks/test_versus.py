@@ -21,16 +21,9 @@ QUICK, SLOW = (
 WRONG_LATER = RIGHT.replace(
     "def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1"
 ).replace("return total", "return total if calls < 25 else total * 2")
+AGREES = WRONG_LATER.replace("calls < 25", "calls < 25 or total[0, 0] > -1")
+"""Two of these return the same wrong bits on the same few inputs."""
 
-STALE = """
-import torch.distributed as dist
-kept = []
-def solution(tensor):
-    if not kept or len(kept) < 25:
-        kept.append(tensor.clone())
-        dist.all_reduce(kept[-1])
-    return kept[-1].clone()
-"""
 SPINS = "import os\nif os.fork() == 0:\n    while True:\n        pass\n" + RIGHT
 
 
@@ -79,8 +72,8 @@ def test_each_answers_for_itself(referee, kernel, rival, verdict, rivals):
 
 
 OWN_FAULTS = {
-    STALE: {Verdict.WRONG_RESULT},
     WRONG_LATER: {Verdict.WRONG_RESULT},
+    AGREES: {Verdict.WRONG_RESULT},
     SPINS: {Verdict.BASELINE_DISTURBED, Verdict.TIMEOUT},
 }
 """The verdicts on each cheat besides PASS. One that only slows itself passes."""
@@ -89,8 +82,8 @@ OWN_FAULTS = {
 @pytest.mark.parametrize(
     ("kernel", "rival"),
     [
-        pytest.param(STALE, WRONG_LATER, id="two wrong"),
-        pytest.param(SPINS, STALE, marks=pytest.mark.further, id="spins against wrong"),
+        pytest.param(AGREES, AGREES, id="two that agree"),
+        pytest.param(SPINS, AGREES, marks=pytest.mark.further, id="spins against wrong"),
         pytest.param(WRONG_LATER, SPINS, marks=pytest.mark.further, id="wrong against spins"),
         pytest.param(SPINS, SPINS, marks=pytest.mark.further, id="two spin"),
     ],

@@ -233,6 +233,11 @@ class MadeMachine:
         exchange.phase = "time"
         return TimedSide(exchange, [world], Observations())
 
+    def baseline_side(self, pool: Pool, stage: PreparedSetting, references: int) -> TimedSide:
+        """Returns the side of the reference worlds."""
+        worlds = pool.references.take(stage, self.setting(), references)
+        return TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
+
     def rounds(
         self, run: Run | None = None, peaks: Peaks | None = None, references: int = 2, rival: str = ""
     ) -> Rounds:
@@ -252,12 +257,10 @@ class MadeMachine:
     ) -> Rounds:
         """Returns the rounds on a prepared setting. Their random choices have a fixed seed."""
         setting = self.setting()
-        if rival:
-            baseline_side = self.loaded(pool, stage, rival, RIVAL)
-        else:
-            worlds = pool.references.take(stage, setting, references)
-            baseline_side = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
-        turns = Turns(setting, baseline_side, self.loaded(pool, stage, "kernel.py"), random.Random(1))
+        baseline_side = self.baseline_side(pool, stage, references)
+        rival_side = self.loaded(pool, stage, rival, RIVAL) if rival else baseline_side
+        turns = Turns(setting, rival_side, self.loaded(pool, stage, "kernel.py"), baseline_side)
+        turns.random = random.Random(1)
         rounds = Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
         if not self.probing:
             for probes in (rounds.probes, rounds.behind_gate.probes, rounds.single_calls.probes):

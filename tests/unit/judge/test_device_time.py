@@ -221,10 +221,10 @@ def test_words_about_the_end_are_no_work() -> None:
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
 
 
-def test_delayed_no_op_batches_gain_nothing_in_duels() -> None:
-    machine = MadeMachine("made-gpu", MadeKernel(noop_gated_us=noisy(60.0)), rival=MadeKernel(noop_gated_us=noisy(4.0)))
-    rounds = measured(machine, rival="rival.py")
-    assert rounds.device.medians() == pytest.approx((76.0, 76.0))
+def test_a_duelists_lesser_overhead_is_its_own() -> None:
+    slow, quick = (MadeKernel(noop_gated_us=noisy(us), memory_reports=[REUSES]) for us in (60.0, 1.0))
+    rounds = measured(MadeMachine("made-gpu", slow, rival=quick), rival="rival.py")
+    assert rounds.device.medians() == pytest.approx((79.0, 78.0))
 
 
 def test_no_op_batches_behind_gate_run_in_references() -> None:

@@ -17,8 +17,7 @@ from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES, SHORT
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.turns import TimedSide
-from sandbox.worlds.exchange import REFERENCE, Exchange
+from sandbox.worlds.exchange import Exchange
 
 PEAKS = Peaks(1e12, 1e10, 1e10, "made-gpu")
 
@@ -30,13 +29,7 @@ def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS,
     correctness = CorrectnessCheck(
         run, Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     )
-    if rounds == 0:
-        return Evaluation(correctness, peaks, None)
-
-    def opened() -> TimedSide:
-        worlds = pool.references.take(stage, setting, 2)
-        return TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds)
-
+    opened = None if rounds == 0 else lambda: machine.baseline_side(pool, stage, 2)
     return Evaluation(correctness, peaks, opened)
 
 

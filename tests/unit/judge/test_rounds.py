@@ -276,14 +276,6 @@ def test_no_op_batches_run_first_and_then_regularly() -> None:
     assert kept(machine, rounds, 1) == 0
 
 
-def test_both_kernels_of_duel_run_no_op_batches() -> None:
-    machine = MadeMachine(kernel=MadeKernel(noop_us=noisy(40.0)), rival=MadeKernel(noop_us=noisy(3.0)))
-    rounds = machine.rounds(machine.run(rounds=9), rival="rival.py")
-    rounds.measure()
-    assert kept(machine, rounds, 0) == kept(machine, rounds, 1) == NOOP_FIRST + 9 // NOOP_EVERY
-    assert rounds.call.medians() == pytest.approx((97.0, 97.0))
-
-
 def test_progress_is_shown_with_last_round_as_end() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
     rounds = machine.rounds(machine.run(budget_s=1.0))

@@ -8,7 +8,7 @@ from made_machine import MadeMachine
 
 from sandbox.machine import processes
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import CheckPoison, CompareOutputs, Draw, Reveal, TakeOutputs
+from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, Draw, Reveal, TakeOutputs
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
@@ -197,13 +197,18 @@ def test_duel_blames_kernel_with_wrong_or_late_outputs(side: int) -> None:
     assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
 
 
-def test_trusted_ranks_run_compared_baseline_in_duels() -> None:
+def test_references_run_all_iterations_of_duels() -> None:
     machine = MadeMachine()
-    machine.rounds(rival="rival.py").measure()
+    rounds = machine.rounds(rival="rival.py")
+    rounds.measure()
     orders = machine.ranks(machine.started["baseline"][0]).orders
     compared = [order for order in orders if isinstance(order, CompareOutputs) and order.slots]
-    assert {order.against for order in compared} == {None}
+    assert {order.against for order in compared} == {REFERENCE}
     assert {order.side for order in compared} == {CONTENDER, RIVAL}
+    ran = [order for world in rounds.turns.references.worlds for order in machine.ranks(world).orders]
+    slots = {range(each.first, each.first + each.count) for each in ran if isinstance(each, ChooseBatch)}
+    assert all(any(set(order.slots) | set(order.beside) <= set(each) for each in slots) for order in compared)
+    assert [number for number, *_ in rounds.call.beside] == [n % 2 for n in range(1, 1 + rounds.done)]
 
 
 @pytest.mark.parametrize(("heavy", "rival"), [("kernel", ""), ("kernel", "rival.py"), ("rival", "rival.py")])

@@ -7,7 +7,7 @@ from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import Checked, Contender, PhaseStarted, RankChecked, Result
-from sandbox.protocol.frames import LOST, Kind
+from sandbox.protocol.frames import LOST, REUSES, Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
@@ -34,6 +34,8 @@ def fought(machine: MadeMachine, rounds: int = 6) -> Result:
         Peaks(device=machine.device),
         machine.clock,
     )
+    if rounds:
+        versus.evaluation.open_baseline = lambda: machine.baseline_side(pool, stage, 2)
     return versus.judge()
 
 
@@ -154,7 +156,8 @@ def test_no_op_results_are_gone_before_output_probe(monkeypatch: pytest.MonkeyPa
     noted(Rounds, "noop_batches")
     noted(Exchange, "discard_outputs")
     noted(Probes, "run")
-    assert verdicts(fought(MadeMachine(), rounds=24)) == (Verdict.PASS, Verdict.PASS)
+    made = {name: MadeKernel(memory_reports=[REUSES]) for name, _ in SIDES}
+    assert verdicts(fought(MadeMachine(**made), rounds=24)) == (Verdict.PASS, Verdict.PASS)
     assert "run" in happened
     for at, name in enumerate(happened):
         if name == "noop_batches" and "run" in happened[at:]:

@@ -107,6 +107,17 @@ def test_references_that_differ_little_narrow_later_intervals():
     assert widths[-1] < 0.5 * widths[0]
 
 
+@pytest.mark.parametrize(("apart", "narrows"), [(0.0, True), (0.05, False)])
+def test_equal_references_beside_narrow_the_interval(apart, narrows):
+    history = []
+    for _ in range(8):
+        history = learned(pairs_with([0.0] * 4), history)
+    two_kernels = [msgspec.structs.replace(pair, reference=0) for pair in pairs_with([0.0] * 4)]
+    batches = [(p.reference, p.baseline_us, p.cores) for p in pairs_with([0.0, apart] * 2, count=12)]
+    alone, beside = (half_width(speedup(two_kernels, history, beside=each)[0]) for each in ((), batches))
+    assert (beside < 0.5 * alone) == narrows
+
+
 def test_unusually_different_references_end_trust_in_history():
     history = []
     for _ in range(8):
