@@ -97,9 +97,9 @@ class PickerScreen(BaseScreen):
 
     async def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
         """Fills the screen; called again when results changed."""
-        self.problems, self.standings, self.machine = problems, standings, machine
         if not self.query("#problems"):
             await self._furnish()
+        self.problems, self.standings, self.machine = problems, standings, machine
         self._show_fault()
         self._show_score()
         self._show_categories()
