@@ -122,8 +122,9 @@ def kernel_of(text: str) -> Kernel:
         plain = Kernel(found.plain.strip() + "\n") if not found.blocks and is_kernel(found.plain) else None
         return _in_other_forms(text) or plain or (kernel_of(found.thought) if found.thinking else Kernel(""))
     if source := _whole(blocks):
-        return Kernel(source)
-    if kernel := _in_other_forms(text, prose=False):
+        later = _in_other_forms("".join(found.rest), prose=False)
+        return later if later and not _names_of(later.source).missing else Kernel(source)
+    if kernel := _in_other_forms(text, prose=not blocks[-1].closed):
         return kernel
     defining = [block for block in blocks if _DEFINES.search(block.text)]
     return Kernel(_joined(defining[-1:] or blocks))

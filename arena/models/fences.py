@@ -44,6 +44,8 @@ class Answer:
     thinking: bool = False
     thought: str = ""
     """The reasoning that is not closed."""
+    rest: list[str] = field(default_factory=list)
+    """The lines after the last closed block of Python that defines `solution`."""
 
 
 @dataclass
@@ -80,6 +82,7 @@ def read_answer(text: str) -> Answer:
     lines = deque(text.splitlines(keepends=True))
     while lines:
         line = lines.popleft()
+        found.rest.append(line)
         if found.thinking:
             end = _THOUGHT.search(line)
             if end is None or not end[1]:
@@ -92,6 +95,8 @@ def read_answer(text: str) -> Answer:
                 found, opened = Answer(), None
             elif (after := _after_closing(opened, line)) is not None:
                 found.blocks.append(opened.block(True))
+                if is_python(last := found.blocks[-1]) and "def solution" in last.text and parses(last.text):
+                    found.rest.clear()
                 opened = None
                 if after:
                     lines.appendleft(after)

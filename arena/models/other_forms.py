@@ -44,6 +44,7 @@ _COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufe
 """Characters that pages put into code."""
 _NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.|In ?\[\d*\]:| +\.\.\.:|Out\[\d*\]:.*) ?", re.MULTILINE)
+_OUTERMOST = re.compile(r"^```\w*\n(.*)```", re.MULTILINE | re.DOTALL)
 _LANGUAGE = re.compile(r"\A\s*(?:python|py)3?\n", re.IGNORECASE)
 _GLUED = re.compile(r"(?<=[`'\">｜|:])(?=(?:import|from) \w)")
 _BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|async |[A-Za-z_][\w.\[\]]*(?:: ?\w+)? = )")
@@ -212,11 +213,13 @@ def _strings(text: str) -> Iterator[str]:
 
 
 def _cleaned(text: str) -> Iterator[str]:
-    """Yields the text without magics, line numbers, prompts of an interpreter, quotation marks, and escapes of lines."""
+    """Yields the text without magics, line numbers, prompts of an interpreter, quotation marks, inner fences, and escapes."""
     for pattern in (_MAGIC, _NUMBERED, _PROMPT):
         yield pattern.sub("", text)
     yield text.translate(_COPIED)
     yield text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    yield html.unescape(text)
+    yield from _OUTERMOST.findall(text)
     lines = text.strip("\n").split("\n")
     if all(line.startswith((">", "|")) or not line.strip() for line in lines):
         yield "\n".join(line[1:].removeprefix(" ") for line in lines)

@@ -26,10 +26,11 @@ def test_blocks_that_kernel_needs_are_joined_in_order() -> None:
     assert kernel_of(parts + unused + block(solution)).source == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
 
 
-def test_longer_fences_and_tildes_hold_shorter_ones() -> None:
+def test_fences_within_a_kernel_do_not_end_it() -> None:
     inner = 'DOC = """\n```\nnot the end\n```\n"""\n\n\ndef solution(x):\n    return x\n'
     assert kernel_of(block(inner, fence="````")).source == inner
     assert kernel_of(block(inner, fence="~~~")).source == inner
+    assert kernel_of(block(inner)).source == inner
 
 
 @pytest.mark.parametrize("line", ["~" * 100_000 + "`", "~~~ " * 25_000 + "`", "a" + " " * 100_000 + "b"])
