@@ -1,5 +1,7 @@
 """The arena's errors except those of kernels."""
 
+import errno
+
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -54,7 +56,7 @@ class MachineError(ArenaError):
 
 
 def refusal(error: BaseException) -> MachineError | None:
-    """Returns the error for a path to which the system denied access, or without any place for temporary files; else None.
+    """Returns the error for a denied path, no place for temporary files, or no more threads, files or memory; else None.
 
     For an exception group (of concurrent tasks): the first such error in it.
     """
@@ -64,6 +66,12 @@ def refusal(error: BaseException) -> MachineError | None:
         return MachineError(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
     if isinstance(error, FileNotFoundError) and "usable temporary directory" in str(error):
         return MachineError("no folder for temporary files can be written", "make room in /tmp, or set TMPDIR")
+    full = isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    if full or isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        from sandbox.machine.processes import low_limits
+
+        reason = f"this machine gives no more: {str(error) or 'no memory'}"
+        return MachineError(reason, low_limits() or "end programs, and try again")
     return None
 
 

@@ -26,9 +26,10 @@ from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
-from sandbox.jail.memory import described
+from sandbox.jail.memory import described, free_bytes
 from sandbox.machine import thunderkittens
 from sandbox.machine.backends import python_install
+from sandbox.machine.processes import low_limits
 
 SHARED_MEMORY_MIB = 512
 """With less free space in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
@@ -55,16 +56,11 @@ def _software() -> Iterator[MachineFinding]:
     torch = installed_version("torch")
     if torch is None:
         yield missing(
-            "torch",
-            "not installed",
-            "pip install torch (2.9 or newer); no kernel runs without it",
-            python_install(TORCH),
+            "torch", "not installed", "pip install torch (2.9 or newer): kernels need it", python_install(TORCH)
         )
     elif fault := torch_fault():
-        again = python_install(f"torch=={torch}", force=True)
-        yield missing(
-            "torch", f"{torch} does not load: {fault}", "install this torch again; no kernel runs without it", again
-        )
+        again = ("install this torch again: kernels need it", python_install(f"torch=={torch}", force=True))
+        yield missing("torch", f"{torch} does not load: {fault}", *([low] if (low := low_limits()) else again))
     else:
         yield ok("torch", torch + (", CPU only" if torch_is_cpu_only() else ""))
     gcc = shutil.which("gcc")
@@ -97,30 +93,22 @@ def _hardware() -> Iterator[MachineFinding]:
         yield limited(
             "cores", str(cores), "two ranks share one core and take turns: do not rely on speedups measured here"
         )
-    memory = _available_memory_gib()
-    if memory is None or memory >= FREE_MEMORY_GIB:
-        yield ok("memory", "unknown" if memory is None else f"{memory:.1f} GiB free")
+    memory = free_bytes() / 2**30
+    if memory >= FREE_MEMORY_GIB:
+        yield ok("memory", f"{memory:.1f} GiB free")
     else:
         yield limited("memory", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB")
+    if low := low_limits():
+        yield limited("limits", "lower than ranks need", low)
     yield _shared_memory()
     yield _seals()
 
 
-def _available_memory_gib() -> float | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) / 2**20
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
-
-
 def _shared_memory() -> MachineFinding:
-    try:
-        room = shutil.disk_usage("/dev/shm").free >> 20
-    except OSError:
-        return missing("/dev/shm", "not there", "mount a tmpfs at /dev/shm: ranks share memory through it")
+    if not os.access("/dev/shm", os.W_OK | os.X_OK):
+        advice = "mount a writable tmpfs at /dev/shm: NCCL and kernels may share memory through it"
+        return limited("/dev/shm", "not there, or not writable", advice)
+    room = shutil.disk_usage("/dev/shm").free >> 20
     if room >= SHARED_MEMORY_MIB:
         return ok("/dev/shm", f"{room} MiB free")
     return limited(

@@ -38,8 +38,13 @@ def limit_bytes(devices: int = 0) -> int:
     """
     with contextlib.suppress(ValueError):
         return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + devices
+    return int(free_bytes() * SHARE)
+
+
+def free_bytes() -> int:
+    """Bytes that new processes can use."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
-    return int(int(fields["MemAvailable"].split()[0]) * 1024 * SHARE)
+    return int(fields["MemAvailable"].split()[0]) * 1024
 
 
 class Bound:

@@ -1,4 +1,4 @@
-"""Finds, stops and kills all processes of a world, and measures the load of programs outside the arena (Linux).
+"""Finds, stops and kills all processes of a world, and finds what other programs and the shell leave it (Linux).
 
 A kernel cannot choose that load: its processes descend from the arena's, and only the CPU time of other processes counts.
 """
@@ -6,6 +6,7 @@ A kernel cannot choose that load: its processes descend from the arena's, and on
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -262,3 +263,14 @@ def give_way(pids: Iterable[int]) -> bool:
         except OSError:
             continue
     return False
+
+
+_LEAST = {"AS": 2 << 30, "DATA": 2 << 30, "STACK": 1 << 20, "FSIZE": 1 << 30, "NOFILE": 256, "NPROC": 256}
+"""Limits of a process (setrlimit(2)) with which two ranks hardly fail."""
+
+
+def low_limits() -> str:
+    """What to do about limits of this process that are lower than ranks need; empty if none is."""
+    found = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in _LEAST}
+    low = [f"{name} is {value}" for name, value in found.items() if 0 <= value < _LEAST[name]]
+    return f"Start pkb-arena in a shell with higher limits (ulimit): {', '.join(low)}." if low else ""

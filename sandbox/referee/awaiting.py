@@ -1,9 +1,7 @@
 """The pipe to the engine, and waits for the answers of a world's ranks, which serve all other input meanwhile."""
 
-import errno
 import os
 import re
-import resource
 import selectors
 import sys
 import time
@@ -29,7 +27,6 @@ SPIN_SECONDS = 0.03
 """Waits spin for so long where cores are free. A process that sleeps wakes up tens of microseconds late, which would count."""
 CORES_PER_RANK = 4
 """Cores for each rank from which on some are free."""
-_FILE_TOO_LARGE = f"[Errno {errno.EFBIG}]"
 _RAISED = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)
 """The last line of a traceback."""
 
@@ -92,12 +89,6 @@ class Awaiting:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
-                if _FILE_TOO_LARGE in failed.text:
-                    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 10
-                    raise HarnessFailed(
-                        f"a file may have at most {most} KiB here, and ranks share memory through files",
-                        "Start pkb-arena in a shell with `ulimit -f unlimited`.",
-                    ) from None
                 printed = _printed(world)
                 raised = _RAISED.findall(printed) if failed.kind == "DIED" else []
                 raise HarnessFailed(f"{raised[-1] if raised else failed}\n{failed.text}\n{printed}") from None

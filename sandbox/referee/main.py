@@ -256,7 +256,8 @@ class Referee:
             message = str(error).strip()
             text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
             message = message.splitlines()[0][:300] if message else "the harness failed"
-            advice = error.advice if isinstance(error, HarnessFailed) else ""
+            advice = (error.advice if isinstance(error, HarnessFailed) else "") or processes.low_limits()
+            text = "" if advice else text
             result = harness_error_result(_phase(evaluation), message, text, self.jail.name, True, advice)
             self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:

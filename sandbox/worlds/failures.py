@@ -7,7 +7,7 @@ class WorldFailed(Exception):
     """A rank reported a failure, died, or broke the protocol."""
 
     def __init__(self, kind: str, rank: int, line: int = 0, text: str = "", status: int = 0) -> None:
-        super().__init__(f"rank {rank}: {kind} {_first_words(text)[:500]}")
+        super().__init__(f"rank {rank} ended" if kind == "DIED" else f"rank {rank}: {kind} {_first_words(text)[:500]}")
         self.kind = kind
         """A Kind's name, or "DIED", "PROTOCOL", "FLOOD"."""
         self.rank = rank
