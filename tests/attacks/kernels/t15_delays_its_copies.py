@@ -1,6 +1,6 @@
 # expect: PASS
 # at_least_us: 2000
-"""Delays the copies of its outputs in batches of kept results: what they take is taken off its time, it hopes."""
+"""Says that it reuses memory, so that it gets no-op batches, and delays its copies there: what they take is taken off, it hopes."""
 
 import gc
 import time
@@ -8,17 +8,17 @@ import time
 import torch.distributed as dist
 
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
-Slot = type(rank.iterations.slots[0])
-put = Slot.put
+put = rank.output_copies.put
+type(rank.output_copies).report = 1
 
 
-def slow(self, result):
+def slow(slot, result):
     if rank.noop:
         time.sleep(0.002)
-    put(self, result)
+    put(slot, result)
 
 
-Slot.put = slow
+rank.output_copies.put = slow
 
 
 def solution(tensor):
