@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from problems.catalogue import load_catalogue
 from sandbox.admission import cheats
+from sandbox.admission.admission import sizes_of
 from sandbox.admission.cheats import in_blocks, significant, without_small
 from sandbox.memory.slots import DTYPES
 from sandbox.memory.trees import flatten
@@ -96,10 +98,18 @@ def test_sums_in_other_order_are_right_and_differ() -> None:
     plain = a @ b
     with cheats.OtherOrder():  # type: ignore[no-untyped-call]
         turned = a @ b
+        added = torch.addmm(torch.ones(8), a, b)
         sums = a.sum(), a.sum(dim=1), a.mean(dim=(0, 1), keepdim=True)
         (gradient,) = torch.autograd.grad(turned.square().sum(), a)
     assert turned.allclose(plain, atol=1e-3)
+    assert added.allclose(plain + 1, atol=1e-3)
     assert not turned.equal(plain)
     for found, right in zip(sums, (a.sum(), a.sum(dim=1), a.mean(dim=(0, 1), keepdim=True)), strict=True):
         assert found.allclose(right, atol=1e-2)
     assert gradient.allclose(torch.autograd.grad(plain.square().sum(), a)[0], rtol=1e-3, atol=1e-2)
+
+
+def test_largest_setting_has_twice_the_larger_ones_sizes() -> None:
+    problem = load_catalogue().find("1")
+    larger, largest = (sizes_of(problem, name, 2, "float32") for name in ("larger", "largest"))
+    assert {name: 2 * size for name, size in larger.items()} == largest

@@ -15,6 +15,7 @@ from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
 from arena.records.index import Store
 from arena.records.run_record import OtherSize, holds
+from arena.runs import other_sizes
 from arena.runs.engine import Engine
 from arena.runs.judge import RunRequest, judge_to_end
 from arena.runs.other_sizes import (
@@ -68,14 +69,17 @@ def test_nobody_can_foresee_them_and_seed_repeats_them() -> None:
 @pytest.mark.parametrize(
     ("source", "verdicts"), [("pass", ["PASS"] * 3), ("wrong", ["WRONG_RESULT"] * 3), ("refuse", [])]
 )
-async def test_refused_settings_are_drawn_again_and_say_nothing(paths: Paths, source: str, verdicts: list[str]) -> None:
+async def test_refused_settings_are_drawn_again_and_say_nothing(
+    paths: Paths, source: str, verdicts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source)
     async with Engine(paths, command=REFEREE) as engine:
         found = await judge_other_sizes(engine, request)
+        monkeypatch.setattr(other_sizes, "LONGEST_S", -1.0)
+        assert await judge_other_sizes(engine, request) == []
     assert [other.verdict for other in found] == verdicts
-    assert len(found) <= SETTINGS
 
 
 async def test_faster_kernel_is_timed_briefly_in_two(paths: Paths) -> None:
