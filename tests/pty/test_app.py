@@ -209,7 +209,7 @@ def test_wrong_bytes_end_nothing_in_ones_own_kernel(kernel: Path, tmp_path: Path
     mine = tmp_path / "mine.py"
     mine.write_text(kernel.read_text() + "# of my own\n")
     with Screen("screens.main", "13", str(mine)) as app:
-        app.shows("mine.py", "started)")
+        app.shows("mine.py")
         app.process.send(b"\xed\xa0\x80\xff")
         app.process.send("\x1b[48;45;160;0;0t\x1b[<0;9;9M\x1b[<0;9;9m")  # a size of 0 pixels, and a click
         app.process.send("hello")
