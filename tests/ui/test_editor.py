@@ -65,12 +65,6 @@ def test_docstring_that_names_c_functions_is_string() -> None:
         assert [span.kind for span in line_spans(line, parts[row], "python")] == ["string"]
 
 
-def test_an_open_string_reaches_to_the_end() -> None:
-    lines = ['x = """', "words", "more"]
-    parts = parts_of(lines, "python")
-    assert [span.kind for span in line_spans(lines[2], parts[2], "python")] == ["string"]
-
-
 async def test_the_line_with_the_cursor_has_its_colours() -> None:
     class Coloured(App[None]):
         CSS_PATH: ClassVar[Any] = [SOURCE_STYLES]

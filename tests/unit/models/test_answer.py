@@ -39,10 +39,6 @@ def test_a_long_line_is_read_at_once(line: str) -> None:
     assert blocks_of(f"```python\n{WHOLE}```{line}\n")[0].text.startswith(WHOLE)
 
 
-def test_an_open_fence_is_known_as_open() -> None:
-    assert [found.closed for found in blocks_of(block("x = 1\n") + "```python\ny = ")] == [True, False]
-
-
 @pytest.mark.parametrize("cut", range(12, len(WHOLE)))
 def test_a_continuation_fits_wherever_the_answer_was_cut(cut: int) -> None:
     whole = block(WHOLE)

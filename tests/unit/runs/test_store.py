@@ -369,12 +369,6 @@ def test_a_useless_measurement_never_outweighs_a_good_one() -> None:
         assert (kernel.item, kernel.speedup, kernel.pooled) == (good, good, (good,))
 
 
-def test_a_longer_measurement_replaces_a_shorter_one() -> None:
-    short, longer = Interval(1.4, 1.2, 1.6), Interval(1.33, 1.31, 1.35)
-    (kernel,) = ranked([short, longer], lambda speedup: Measurement("a", speedup, "call"))
-    assert (kernel.item, kernel.speedup) == (longer, longer)
-
-
 KERNEL = "def solution(x):\n    if x:\n        return x\n    return 0\n"
 CUDA = 'SOURCE = """\n#define TILE 4\n"""\n'
 
