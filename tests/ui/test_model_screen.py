@@ -182,7 +182,7 @@ async def test_without_a_model_the_settings_file_is_opened(open_app, until, scre
             file.write('\n[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n')
         return ""
 
-    monkeypatch.setattr("screens.terminal_app.edit_outside", edited)
+    monkeypatch.setattr("screens.app.edit_outside", edited)
     async with open_app() as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Question))
