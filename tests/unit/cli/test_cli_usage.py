@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import shutil
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -18,7 +17,6 @@ from stored_runs import ran
 from waiting import PATIENCE_S
 
 import benchmarks.__main__
-import screens.main
 from arena.cli import exit_code_of
 from arena.machine.facts import visible_gpus
 from arena.paths import Paths, paths_in
@@ -471,10 +469,3 @@ def test_an_interrupt_during_imports_ends_without_a_traceback(module: str) -> No
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (done.returncode, done.stdout, done.stderr.strip()) == (ExitCode.INTERRUPTED, "", "")
-
-
-def test_interrupts_raise_again_after_the_imports() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with screens.main._interruptible():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
