@@ -215,5 +215,5 @@ def show_keys_beside(screen: Screen[Any], *, shown: bool) -> None:
         actions = sorted((each for each in ACTIONS if each.scope in scopes), key=lambda each: scopes.index(each.scope))
         rows = [Content.assemble((f"{screen.key_words(each.name):>16}  ", "$accent"), each.title) for each in actions]
         if screen.services.settings.vim and screen.SCOPE in ("kernel", "duel"):
-            rows.append(Content.assemble((f"{'keys of vim':>16}  ", "$accent"), "in the editor: see help"))
+            rows.append(Content.assemble((f"{'keys of vim':>16}  ", "$accent"), "see the help"))
         screen.mount(VerticalScroll(PlainStatic(Content("\n").join(rows)), id="keys-beside", can_focus=False))
