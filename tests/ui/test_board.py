@@ -49,6 +49,8 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
 
         await pilot.press("f3")
         await until(pilot, lambda: "▸fast_p" in screen_text(app))
+        table = app.screen.query_one("#board")
+        await until(pilot, lambda: 0 < table.virtual_size.width <= table.size.width)  # no column is cut
         row = next(line for line in screen_text(app).splitlines() if "> 2×" in line)
         assert "33%" in row  # the house, one of three problems
 
