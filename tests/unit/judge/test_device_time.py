@@ -155,7 +155,7 @@ def test_unfinished_open_gate_batch_misses_its_deadline() -> None:
 
 
 def test_rank_that_dies_behind_gate_fails_its_world() -> None:
-    with pytest.raises(WorldFailed, match="DIED"):
+    with pytest.raises(WorldFailed, match="ended"):
         measured(made(MadeKernel(gated_us=QUICK, faults=[Fault(Kind.FINISH, status=9, after=3)])))
 
 
