@@ -225,8 +225,8 @@ LEAST_SECONDS = 1.0
 
 
 _outside: dict[int | None, tuple[float, float, float, dict[int, float]]] = {}
-"""By arena: what `outside_seconds` returned last, time of ended ones that nobody collected (below 0), and the CPU time then of
-all processes, with ended children, and of each one."""
+"""By arena: what `outside_seconds` returned last, time of just ended processes that nobody had collected (below 0), and the CPU
+time then of all processes, with ended children, and of each one."""
 
 
 def outside_seconds(arena: int | None = None) -> float:
@@ -239,8 +239,8 @@ def outside_seconds(arena: int | None = None) -> float:
     now, of_all = {pid: cpu_seconds([pid]) for pid in outside}, cpu_seconds_of_all(outside)
     total, lost, all_before, before = _outside.get(arena, (0.0, 0.0, 0.0, {}))
     own = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in now.items())
-    lost += of_all - all_before - own  # above 0: time of ended processes that their parents have collected
-    _outside[arena] = total + own + max(0.0, lost), min(0.0, lost), of_all, now
+    ended = of_all - all_before - own  # above 0: time of ended processes that their parents have collected
+    _outside[arena] = total + own + max(0.0, ended + lost), min(0.0, ended), of_all, now
     return _outside[arena][0]
 
 
