@@ -49,7 +49,7 @@ def test_model_is_asked_told_verdict_and_taken_over(kernel: Path, model_server: 
         app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
         app.process.send("\r")
         app.shows("1  ✗ WRONG")
-        picture = app.shows("★  2  ✓ PASS", "the model declined twice", "m ask again")
+        picture = app.shows("2  ✓ PASS", "the model declined twice", "m ask again")
         assert "stop" not in picture.splitlines()[-1]
         told = model_server.seen[1].prompt
         assert "WRONG_RESULT" in told
