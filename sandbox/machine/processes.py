@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -107,12 +108,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def cpu_seconds_of_all(pids: Iterable[int]) -> float:
     """CPU time of these processes and their reaped children, with a resolution of 10 ms."""
-    ticks = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, IndexError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(sum(ticks[1:]) for pid in pids if (ticks := _ticks(pid))) / os.sysconf("SC_CLK_TCK")
 
 
 def waits_for_cores(pids: Callable[[], Iterable[int]]) -> Callable[[], float]:
@@ -224,9 +220,8 @@ LEAST_SECONDS = 1.0
 """Shortest time over which the share is known well enough."""
 
 
-_outside: dict[int | None, tuple[float, float, float, dict[int, float]]] = {}
-"""By arena: what `outside_seconds` returned last, time of just ended processes that nobody had collected (below 0), and the CPU
-time then of all processes, with ended children, and of each one."""
+_outside: dict[int | None, tuple[float, dict[int, tuple[int, int, int]]]] = {}
+"""By arena: what `outside_seconds` returned last, and what `_ticks` returned then of each process."""
 
 
 def outside_seconds(arena: int | None = None) -> float:
@@ -234,14 +229,31 @@ def outside_seconds(arena: int | None = None) -> float:
 
     Takes milliseconds. arena: the process whose descendants are the arena's; by default the one that started this process.
     """
-    arenas = os.getppid() if arena is None else arena
-    outside = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}.difference(tree(arenas))
-    now, of_all = {pid: cpu_seconds([pid]) for pid in outside}, cpu_seconds_of_all(outside)
-    total, lost, all_before, before = _outside.get(arena, (0.0, 0.0, 0.0, {}))
-    own = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in now.items())
-    ended = of_all - all_before - own  # above 0: time of ended processes that their parents have collected
-    _outside[arena] = total + own + max(0.0, ended + lost), min(0.0, ended), of_all, now
-    return _outside[arena][0]
+    outside = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}
+    outside -= set(tree(os.getppid() if arena is None else arena))
+    now = {pid: found for pid in outside if (found := _ticks(pid)) is not None}
+    total, before = _outside.get(arena, (0.0, {}))
+    seen: Counter[int] = Counter()
+    """By process that is alive: what earlier calls saw of those that ended below it."""
+    for pid in before.keys() - now.keys():
+        parent = pid
+        while parent in before and parent not in now:
+            parent = before[parent][0]
+        seen[parent] += sum(before[pid][1:])
+    for pid, (_, own, collected) in now.items():
+        _, own_before, collected_before = before.get(pid, (0, 0, 0))
+        ticks = max(0, own - own_before) + max(0, collected - collected_before - seen[pid])
+        total += ticks / os.sysconf("SC_CLK_TCK")
+    _outside[arena] = total, now
+    return total
+
+
+def _ticks(pid: int) -> tuple[int, int, int] | None:
+    """(its parent, clock ticks of CPU time that it used, and that its collected children used); None if it does not exist."""
+    with contextlib.suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    return None
 
 
 def too_busy(used: float, seconds: float, least: float = TOO_BUSY) -> bool:
