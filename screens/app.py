@@ -323,7 +323,6 @@ class ArenaApp(TerminalApp):
 
     def fault_box(self, error: Exception) -> RenderableType:
         """Keeps all unsaved text, writes the report, and says where both are."""
-
         from arena.fault_report import without_keys
 
         screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]

@@ -1,6 +1,6 @@
 """Finds, stops and kills all processes of a world, and finds what other programs and the shell leave it (Linux).
 
-A kernel cannot choose that load: its processes descend from the arena's, and only the CPU time of other processes counts.
+A kernel cannot choose the load of other programs: its processes descend from the arena's, and only others' CPU time counts.
 """
 
 import contextlib

@@ -186,10 +186,8 @@ class Lease:
 
     def holder(self) -> LeaseHolder | None:
         """The process that holds one of the devices; None if it has left no note."""
-        holders, users = (
-            self._holders(),
-            processes.user_ids(),
-        )  # a note says that it holds only milliseconds after the lock
+        holders = self._holders()  # a note says that it holds only milliseconds after the lock
+        users = processes.user_ids()
         held = [each.holder for uid in users for each in _applicants(self._folder, uid) if each.pid in holders]
         return max(held, key=lambda holder: holder.since, default=None)
 
