@@ -30,8 +30,9 @@ PAPER = "paper"
 """The preset whose inputs are upstream's."""
 WANTED_MEANINGFUL, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
 """Probes of each kind in a run, for each kernel."""
-SHARE = 0.15
-"""Share of the batches that become probes, as long as some are due."""
+SHARES = 0.15, 0.5
+"""Shares of the batches that become probes while some are due, with one kernel and with two. A duel has twice the probes and few
+pairs, which take longer: its verdict would wait for the others."""
 MOST_TRIES, MOST_HELD_TRIES, MOST_UNFIT_TRIES = 30, 10, 8
 """Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped.
 It is also repeated if no other inputs fit, up to the third number."""
@@ -132,7 +133,7 @@ class Probes:
 
     def draw(self, calls: int) -> Probe | None:
         """Draws a probe, or None if this batch of `calls` calls is timed."""
-        if not self.left(calls) or (not self.hurry and self.chance.random() >= SHARE):
+        if not self.left(calls) or not (self.hurry or self.chance.random() < SHARES[len(self.due) - 1]):
             return None
         found = [
             Probe(side, due, kind)

@@ -15,7 +15,7 @@ from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
-from sandbox.timing.stopping_rule import Decision, StoppingRule
+from sandbox.timing.stopping_rule import StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
 NOOP_FIRST, NOOP_EVERY = 4, 3
@@ -101,15 +101,15 @@ class Rounds:
         self.turns.pins = True
         self.behind_gate.try_out(self.calls, self.affordable_calls(baseline_s, contender_s))
         self.measure_overhead()
-        decision = Decision.GO_ON
-        while decision is Decision.GO_ON:
+        ends = False
+        while not ends:
             self.counted_round()
             if self.choose_calls_again():
                 started = self.timer.monotonic() - self.turns.held_up - self.shapes_seconds
                 self.measure_overhead()
                 continue
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
-            decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
+            ends = self.stopping_rule.ends(elapsed, self.done, self.fewest_pairs, self.estimate)
             self._expected = self.stopping_rule.expected(elapsed, self.done)
         self.finish()
 
@@ -313,7 +313,7 @@ class Rounds:
         most = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         places = self.affordable_pairs if counts else max(1, min(most, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places, self.show_seldom if counts else None)
-        if self.done % NOOP_EVERY == NOOP_EVERY - 1:
+        if counts and self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
             if len(self.turns.noops(0)) > 1:  # a kernel's, too; else a probe reports their results as written ahead
                 self.turns.compare([], [])

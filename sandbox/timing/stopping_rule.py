@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from enum import Enum
 
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import FEWEST, half_width
@@ -20,14 +19,6 @@ LOOK_EVERY = 0.1
 
 Clocks = tuple[Interval | None, Interval | None]
 """(call, device)."""
-
-
-class Decision(Enum):
-    """What to do after a round."""
-
-    GO_ON = "go on"
-    ENOUGH = "enough"
-    OUT_OF_TIME = "out of time"
 
 
 class StoppingRule:
@@ -49,22 +40,20 @@ class StoppingRule:
         """Seconds of each of so many parts of the measuring time; infinite if the number of rounds is fixed."""
         return math.inf if self.rounds is not None else self.most_s / parts
 
-    def decide(self, elapsed_s: float, rounds: int, pairs: int, clocks: Callable[[], Clocks]) -> Decision:
-        """The decision after a round. `clocks` computes the intervals so far; it is called only for a look.
+    def ends(self, elapsed_s: float, rounds: int, pairs: int, clocks: Callable[[], Clocks]) -> bool:
+        """Whether timing ends after a round. `clocks` computes the intervals so far; it is called only for a look.
 
         pairs: number of pairs so far on the clock that has the fewest. A clock that the run does not have is left out.
         """
         if self.rounds is not None:
-            return Decision.ENOUGH if rounds >= self.rounds else Decision.GO_ON
+            return rounds >= self.rounds
         if elapsed_s >= self.longest_s:
-            return Decision.OUT_OF_TIME
+            return True
         if pairs < FEWEST or elapsed_s < self._next_look:
-            return Decision.GO_ON
+            return False
         self._next_look = elapsed_s + LOOK_EVERY
         found = clocks()
-        if is_enough(*found):
-            return Decision.ENOUGH
-        return Decision.OUT_OF_TIME if elapsed_s >= self.most_s and any(found) else Decision.GO_ON
+        return is_enough(*found) or (elapsed_s >= self.most_s and any(each is not None for each in found))
 
     def expected(self, elapsed_s: float, rounds: int) -> int:
         """The expected number of rounds if all the measuring time is used, for the progress display."""

@@ -97,6 +97,18 @@ def test_every_run_has_all_kinds() -> None:
     assert rounds.done >= 6
 
 
+def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = made(rival=MadeKernel(noisy(500.0)))
+    rounds = machine.rounds(machine.run(rounds=5), rival="rival.py")
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds, "finish", lambda: None)
+        rounds.measure()
+    noops = [len(found) for found in rounds.call.noop.values()]
+    assert 0 < rounds.probes.left(rounds.calls) < 7
+    rounds.finish()
+    assert noops == [len(found) for found in rounds.call.noop.values()]
+
+
 def test_probe_is_prepared_as_timed_batch_is() -> None:
     machine = made()
     rounds = measured(machine)
@@ -109,24 +121,14 @@ def test_probe_is_prepared_as_timed_batch_is() -> None:
     assert sizes == {rounds.calls}
 
 
-def test_inputs_of_rank_come_right_before_its_start() -> None:
-    machine = made()
-    rounds = machine.rounds()
-    seen: list[tuple[int, list[int]]] = []
-    at_release(rounds, machine, lambda ranks: seen.append((apart(machine)[-1], ranks)))
-    rounds.measure()
-    assert len(seen) == 2 * WANTED_APART
-    assert all(ranks == [revealed] for revealed, ranks in seen)
-
-
-def test_a_rank_that_was_not_released_stays_stopped() -> None:
+def test_inputs_of_stopped_rank_come_before_its_start() -> None:
     machine = made()
     rounds = machine.rounds()
     processes = machine.processes(rounds.turns.contender_side.worlds[0])
     seen: list[bool] = []
-    at_release(rounds, machine, lambda ranks: seen.append(ranks[0] in processes.held))
+    at_release(rounds, machine, lambda ranks: seen.append(ranks == apart(machine)[-1:] and ranks[0] in processes.held))
     rounds.measure()
-    assert seen
+    assert len(seen) == 2 * WANTED_APART
     assert all(seen)
     assert processes.held == []
 
@@ -154,18 +156,20 @@ def test_output_wrong_when_ranks_start_apart_ends_run() -> None:
     assert failed.value.side == CONTENDER
 
 
-def replaced(order: CompareOutputs, machine: MadeMachine, alone: bool = False) -> bool:
-    drawn = redrawn(machine, alone)
-    return order.against is None and any(again.slot in order.beside for again in drawn)
-
-
-def test_output_that_belongs_to_old_inputs_ends_run() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_output_that_belongs_to_old_inputs_ends_run(alone: bool) -> None:
     machine = made()
-    machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine) else right()
+
+    def finding(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
+        replaced = order.against is None and any(again.slot in order.beside for again in redrawn(machine, alone))
+        return wrong() if replaced else right()
+
+    machine.oracle.finding = finding
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
-    assert failed.value.failure.message.endswith(NOT_ITS_OWN)
+    hint = OF_A_PEER.format(rank=redrawn(machine, alone)[-1].alone) if alone else NOT_ITS_OWN
+    assert failed.value.failure.message.endswith(hint)
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
@@ -270,17 +274,6 @@ def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], 
     trusted.send = noting  # type: ignore[method-assign]
 
 
-def test_output_of_old_inputs_of_peer_ends_run() -> None:
-    machine = made()
-    machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine, True) else right()
-    with pytest.raises(Failed) as failed:
-        measured(machine)
-    assert failed.value.verdict is Verdict.WRONG_RESULT
-    rank = redrawn(machine, alone=True)[-1].alone
-    assert rank is not None
-    assert failed.value.failure.message.endswith(OF_A_PEER.format(rank=rank))
-
-
 def test_next_inputs_of_lone_stopped_rank_are_replaced() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
     rounds = machine.rounds()
@@ -348,13 +341,6 @@ def test_an_output_before_its_call_breaks_the_protocol() -> None:
         measured(machine)
     assert failed.value.verdict is Verdict.PROTOCOL
     assert failed.value.failure.rank == 1
-
-
-def test_both_kernels_of_a_duel_are_tried() -> None:
-    machine = made(rival=MadeKernel(noisy(700.0)))
-    measured(machine, rival="rival.py")
-    sides = {order.side for order in orders(machine, Reveal) if order.rank is not None}
-    assert sides == {CONTENDER, RIVAL}
 
 
 def test_one_rank_has_no_peers_to_lag() -> None:

@@ -4,47 +4,47 @@ import pytest
 
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import FEWEST
-from sandbox.timing.stopping_rule import LOOK_EVERY, Decision, StoppingRule, is_enough
+from sandbox.timing.stopping_rule import LOOK_EVERY, StoppingRule, is_enough
 
 NARROW = Interval(1.0, 0.985, 1.015)
 WIDE = Interval(1.0, 0.8, 1.25)
 CLEAR = Interval(2.0, 1.7, 2.35)
 
 
-def decide(elapsed, pairs=FEWEST, call=WIDE, device=None, rounds=None):
-    return StoppingRule(2.5, rounds).decide(elapsed, 10, pairs, lambda: (call, device))
+def ends(elapsed, pairs=FEWEST, call=WIDE, device=None, rounds=None):
+    return StoppingRule(2.5, rounds).ends(elapsed, 10, pairs, lambda: (call, device))
 
 
 def test_precise_or_clear_interval_ends_it_any_time():
-    assert decide(0.2, call=NARROW) is Decision.ENOUGH
-    assert decide(0.2, call=CLEAR) is Decision.ENOUGH
-    assert decide(0.2, call=WIDE) is Decision.GO_ON
-    assert decide(0.2, call=CLEAR, pairs=FEWEST - 1) is Decision.GO_ON
+    assert ends(0.2, call=NARROW)
+    assert ends(0.2, call=CLEAR)
+    assert not ends(0.2, call=WIDE)
+    assert not ends(0.2, call=CLEAR, pairs=FEWEST - 1)
 
 
 def test_its_time_is_the_measuring_time():
-    assert decide(2.4) is Decision.GO_ON
-    assert decide(2.5) is Decision.OUT_OF_TIME
+    assert not ends(2.4)
+    assert ends(2.5)
 
 
 def test_what_claims_nothing_gets_four_times_as_long():
-    assert decide(9.9, call=None) is Decision.GO_ON
-    assert decide(9.9, pairs=FEWEST - 1) is Decision.GO_ON
-    assert decide(10.0, call=None) is Decision.OUT_OF_TIME
+    assert not ends(9.9, call=None)
+    assert not ends(9.9, pairs=FEWEST - 1)
+    assert ends(10.0, call=None)
 
 
 def test_rule_is_not_checked_after_every_round():
     looks = []
     rule = StoppingRule(2.5)
     for elapsed in (0.2, 0.2 + LOOK_EVERY / 2, 0.2 + LOOK_EVERY):
-        rule.decide(elapsed, 1, FEWEST, lambda: looks.append(1) or (WIDE, None))
+        rule.ends(elapsed, 1, FEWEST, lambda: looks.append(1) or (WIDE, None))
     assert len(looks) == 2
 
 
 def test_number_of_rounds_is_kept_whatever_time():
     rule = StoppingRule(1.0, rounds=5)
-    assert rule.decide(60.0, 4, 99, lambda: (NARROW, None)) is Decision.GO_ON
-    assert rule.decide(0.1, 5, 1, lambda: (None, None)) is Decision.ENOUGH
+    assert not rule.ends(60.0, 4, 99, lambda: (NARROW, None))
+    assert rule.ends(0.1, 5, 1, lambda: (None, None))
     assert rule.expected(0.1, 2) == 5
 
 
