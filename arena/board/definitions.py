@@ -12,6 +12,7 @@ Sources
     t quantile      Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5
 """
 
+import functools
 import math
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,6 @@ from pathlib import Path
 import msgspec
 
 from arena.players.attempts import pass_at
-from arena.records.ranking import Standing
-from problems.specification import Problem
 
 Z = 1.959963984540054
 """The normal distribution's quantile at 97.5 %."""
@@ -140,16 +139,12 @@ def t_quantile(freedom: int) -> float:
     )
 
 
-FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
-"""The values of p in fast_p: correct, and more than p times as fast as the baseline. 0: correct at any speed."""
+FACTORS = (0.5, 1.0, 1.5, 2.0, 3.0)
+"""The values of p in fast_p."""
 FIRST = ("you", "house")
 PRINTED_PROBLEMS = 87
 """Number of problems behind the printed totals. The printed categories add up to 86."""
 _PUBLISHED = Path(__file__).with_name("published.toml")
-
-Standings = dict[int, Standing]
-"""Standings of one player, by problem id."""
-
 
 Tally = tuple[int, int, int]
 """Of one player in some problems: the number of solved problems, of those with a faster kernel, and of all."""
@@ -167,8 +162,8 @@ class PublishedModel(msgspec.Struct, frozen=True):
     solved: list[int] = []
     """By category, in the order of `Published.problems`; best of three attempts."""
     faster: list[int] = []
-    curve: list[float] = []
-    """Share of all problems at each of FACTORS."""
+    curve: dict[str, float] = {}
+    """fast_p of one attempt over all problems, by p; "0": correct at any speed."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -189,6 +184,7 @@ class Published(msgspec.Struct, frozen=True):
         return model.solved[at], model.faster[at], self.problems[category]
 
 
+@functools.cache
 def read_published() -> Published:
     """Reads the published results that come with the arena."""
     return msgspec.convert(tomllib.loads(_PUBLISHED.read_text(encoding="utf-8")), Published)
@@ -197,26 +193,3 @@ def read_published() -> Published:
 def order_of(players: Sequence[str]) -> list[str]:
     """Sorts players: `you` and `house` first, then the others by name."""
     return [*(name for name in FIRST if name in players), *sorted(set(players) - set(FIRST))]
-
-
-def tally(standings: Standings, problems: Sequence[Problem]) -> Tally:
-    """Counts the problems that a player has solved, and those with a kernel whose whole interval is above 1."""
-    held = [standings[problem.id] for problem in problems if problem.id in standings]
-    return sum(each.solved for each in held), sum(each.faster for each in held), len(problems)
-
-
-def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBound:
-    """Returns the scores against the hardware of a player's best kernels in these problems."""
-    best = [standings[problem.id].best for problem in problems if problem.id in standings]
-    timed = [entry for entry in best if entry is not None]
-    return against_bound(
-        [[(entry.percent, entry.gap_closed)] for entry in timed],
-        no_roofline=sum(entry.percent is None for entry in timed),
-    )
-
-
-def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:
-    """Returns the share of the problems for whose best kernel `is_fast` is true."""
-    held = [standings[problem.id] for problem in problems if problem.id in standings]
-    good = sum(is_fast(each.best.median if each.best else None, each.solved, p) for each in held)
-    return good / len(problems) if problems else 0.0

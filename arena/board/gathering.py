@@ -26,11 +26,12 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version, this_machine
 from arena.paths import Paths
 from arena.records.index import Store, stored
-from arena.records.ranking import fastest
+from arena.records.ranking import fastest, holds_elsewhere
 from arena.records.run_record import BriefResult, RunRecord, fields_of, view
 from arena.records.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
+from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 
@@ -112,6 +113,14 @@ class Board(msgspec.Struct, frozen=True):
     def places(self) -> list[ResultPlace]:
         """The places of the cards, in the order of the cards."""
         return list(dict.fromkeys(card.place for card in self.cards))
+
+    @property
+    def busiest_place(self) -> ResultPlace | None:
+        """The place with the most attempts."""
+        counts: Counter[ResultPlace] = Counter()
+        for card in self.cards:
+            counts[card.place] += card.attempts
+        return max(counts, key=lambda place: counts[place], default=None)
 
     def improved_on(self, card: Scorecard) -> dict[str, int]:
         """Counts problems in which a kernel of the player is faster than its origin, by the name of the origin."""
@@ -211,7 +220,9 @@ def _with_single_runs(
     entries, compared = stored(paths, ask) or ([], [])
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
     groups: dict[tuple[str, ResultPlace, int], list[RunRecord]] = {}
+    everywhere: dict[tuple[str, int], list[RunRecord]] = {}
     for entry in entries:
+        everywhere.setdefault((entry.player, entry.problem_id), []).append(entry)
         if not entry.is_ranked or entry.verdict is Verdict.HARNESS_ERROR:
             continue
         place = ResultPlace(entry.preset, entry.device, entry.world, entry.machine)
@@ -220,7 +231,7 @@ def _with_single_runs(
             groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
     known = {problem.id: problem for problem in catalogue.problems}
     best = {
-        key: _best(key[0], key[1], known[key[2]].category, known[key[2]].class_, runs)
+        key: _best(key[0], key[1], known[key[2]], runs, everywhere[key[0], key[2]])
         for key, runs in groups.items()
         if key[2] in known
     }
@@ -246,7 +257,10 @@ def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, Resul
     return player, place, 0 if kind_of(player) in (MODELS, AGENTS) else problem_id
 
 
-def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[RunRecord]) -> Outcome:
+def _best(
+    player: str, place: ResultPlace, problem: Problem, runs: Sequence[RunRecord], everywhere: Sequence[RunRecord]
+) -> Outcome:
+    """Returns the best of a player's runs in a place as one attempt. everywhere: all runs of the player in the problem."""
     right = [entry for entry in runs if entry.passed and not entry.voided]
     timed = any(entry.interval is not None for entry in right)
     best = next(iter(fastest(runs)), None)
@@ -255,14 +269,14 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         player=player,
         kind=kind_of(player),
         place=place,
-        problem_id=runs[0].problem_id,
-        category=category,
-        class_=class_,
+        problem_id=problem.id,
         passed=bool(right),
         faster=best is not None and best.outcome == "faster",
         noisy=timed and best is None,
         backend=(best or right[0]).backend if right else "",
         voided=not right and any(entry.voided for entry in runs),
+        holds=holds_elsewhere(best, everywhere) if best is not None else "",
+        **fields_of(problem, "category class_"),
         **times,
     )
 

@@ -88,20 +88,12 @@ def speedups_plot(board: Board, place: ResultPlace) -> str:
 
 def whole_picture(board: Board) -> str:
     """Draws one SVG with the shares of the place with the most attempts, for a README or a slide."""
-    place = busiest_place(board)
+    place = board.busiest_place
     if place is None:
         raise MachineError("there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results")
     head, body = shares_plot(board, place).split(">", 1)
     # The background is drawn, because slides and converters ignore one in a style.
     return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
-
-
-def busiest_place(board: Board) -> ResultPlace | None:
-    """Returns the place with the most attempts."""
-    counts: dict[ResultPlace, int] = {}
-    for card in board.cards:
-        counts[card.place] = counts.get(card.place, 0) + card.attempts
-    return max(counts, key=lambda place: counts[place], default=None)
 
 
 # --- matplotlib --------------------------------------------------------------------------------------------

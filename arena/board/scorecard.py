@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.board.definitions import Score, against_bound, geometric_mean, is_fast, pass_at_k
+from arena.board.definitions import FACTORS, Score, against_bound, geometric_mean, is_fast, pass_at_k
 from arena.machine.facts import Machine
 from arena.players.player import MCP, PlayerKind
 from arena.records.ranking import Measurement, Ranked, ranked
@@ -164,8 +164,6 @@ def machines_of(path: Path) -> dict[str, Machine]:
     return {machine.digest: machine for line in lines for machine in line.machines}
 
 
-FACTORS = (1.0, 1.5, 2.0)
-"""The values of p in fast_p."""
 ALL = "all"
 HOLDS = ("all", "some", "none")
 """In how many of the other settings a faster kernel is faster, too."""
@@ -193,7 +191,7 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     paper_1: Score | None
     """pass@1 by the publication's rule of correctness (atol = rtol = 1e-2) in place of this arena's."""
     fast: dict[str, Score]
-    """fast_p at one attempt over the baseline as called, by p: "1", "1.5", "2"."""
+    """fast_p at one attempt over the baseline as called, by p: "0.5", "1", "1.5", "2", "3"."""
     fast_k: dict[str, Score]
     """The same at k attempts."""
     fast_graph: dict[str, Score]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from arena.board import page
 from arena.board.gathering import Board, gather
-from arena.board.page import whole_picture
+from arena.board.page import page, whole_picture
 from arena.board.tables import DEFINITIONS, csv_text, markdown, table, text_lines
 from arena.cli.options import complete_problem, file_option, json_option, open_session
 from arena.cli.output import complain, print_json, print_line, say
@@ -60,7 +59,7 @@ def command(
         _print_runs(session.paths, session.problem(runs), as_csv)
         return
     board = gather(session.paths, session.catalogue, sweeps)
-    for file, draw in ((svg, whole_picture), (page_file, page.page)):
+    for file, draw in ((svg, whole_picture), (page_file, page)):
         if file is not None:
             _write(file, draw, board)
     if as_json:

@@ -126,12 +126,18 @@ def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:
     counted = [record for record in records if not record.voided]
     solved = any(record.passed and not record.other_than for record in counted)
     best, pooled = next(iter(_kernels(counted)), (None, 0))
-    held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
+    held = holds_elsewhere(best, records) if best is not None else ""
     return Standing(problem_id, len(records), solved, best, (counted or records)[-1], pooled, held)
 
 
-def _holds(best: RunRecord, records: list[RunRecord]) -> str:
-    """Returns `holds` for a kernel, from the runs at other sizes that belong to its own runs in the same setting."""
+def holds_elsewhere(best: RunRecord, records: Iterable[RunRecord]) -> str:
+    """Returns `holds` for a faster kernel, from the runs at other sizes that belong to its own runs in the same setting.
+
+    records: all runs of the player in the problem. Empty for a kernel that is not faster.
+    """
+    if best.outcome != "faster":
+        return ""
+    records = [record for record in records if not record.voided]
     same = operator.attrgetter(*("code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than"))
     own = {each.run_id for each in records if same(each) == same(best)}
     return holds([each for each in records if each.other_than in own])

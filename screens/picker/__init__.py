@@ -145,13 +145,10 @@ class PickerScreen(BaseScreen):
         self.query_one("#score", PlainStatic).update(words + (f" · best {figures.best_words(best)[0]}" if best else ""))
 
     def _show_categories(self) -> None:
-        counts: dict[str, list[Problem]] = {}
-        for problem in self.problems:
-            counts.setdefault(problem.category, []).append(problem)
-        options = [Option(self._category_line("all", self.problems), id="all")]
-        order = self.services.catalogue
-        names = list(order.categories) if order else sorted(counts)
-        options += [Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts]
+        catalogue = self.services.catalogue
+        assert catalogue is not None
+        parts = {"all": self.problems, **catalogue.categories}
+        options = [Option(self._category_line(name, problems), id=name) for name, problems in parts.items()]
         categories = self.query_one("#categories", OptionList)
         at = categories.highlighted
         categories.clear_options()
@@ -219,8 +216,7 @@ class PickerScreen(BaseScreen):
 
     @on(OptionList.OptionHighlighted, "#categories")
     def _category_chosen(self, event: OptionList.OptionHighlighted) -> None:
-        chosen = event.option.id or "all"
-        category = "" if chosen == "all" else chosen
+        category = "" if event.option.id in (None, "all") else event.option.id
         if category != self.category:
             self.category = category
             self._fill()

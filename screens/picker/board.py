@@ -1,7 +1,7 @@
 """The board: results of every player side by side, by problem, by category and by how much faster they are."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,10 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Input
 
-from arena.board import definitions
-from arena.board.definitions import BOUND_WORDS
-from arena.board.tables import bound_words, share_words
+from arena.board.definitions import BOUND_WORDS, FACTORS, Tally, order_of, read_published
+from arena.board.gathering import Board, gather
+from arena.board.scorecard import ALL, ResultPlace, Scorecard
+from arena.board.tables import bound_words, place_words, share_words
 from arena.errors import ArenaError
+from arena.records.ranking import Standing
 from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -22,16 +24,7 @@ from screens.dialogs import Dialog
 from screens.dialogs.runs import RunsDialog
 from screens.services import Services
 from screens.widgets.key_line import entitle
-from screens.widgets.tables import (
-    LEAST_TITLE,
-    MOST_TITLE,
-    PLAIN,
-    Figure,
-    FigureTable,
-    FilterInput,
-    has_word,
-    room_beside,
-)
+from screens.widgets.tables import PLAIN, Figure, FigureTable, FilterInput, has_word
 from screens.widgets.text_lines import PlainStatic, follow_width
 
 PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bound"
@@ -39,16 +32,14 @@ VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
 _NOTES = {
     PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline. Other sizes: a faster kernel"
     " is also faster at all, some or none. Settings with too noisy times do not count.",
-    CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
-    " best of three attempts, on another machine and with other counts of problems.",
-    CURVE: "Share of all problems with a correct kernel more than p times as fast as the baseline."
-    " Behind the line: published, one attempt, on another machine.",
-    BOUND: f"Best correct kernels. {' '.join(BOUND_WORDS.split())}",
+    CATEGORIES: "Solved · faster than the baseline by the whole interval / problems that the player tried."
+    " Behind the line: published, best of three attempts, on another machine.",
+    CURVE: "Share of the problems that the player tried with a correct kernel more than p times as fast as the baseline, by one"
+    " attempt. Behind the line: published, of all problems, on another machine.",
+    BOUND: f"Correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
 OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
-_METER, _ID = 8, 3
-"""Columns of a meter, and of an id."""
 
 
 class BoardDialog(Dialog[Problem | None]):
@@ -58,6 +49,7 @@ class BoardDialog(Dialog[Problem | None]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f3,v", "next_view", "next view", id="next_view"),
+        Binding("p", "next_place", "next setting and machine"),
         Binding("slash", "filter", "filter", id="filter"),
         Binding("x", "results", "all results of the problem, to void"),
     ]
@@ -66,11 +58,12 @@ class BoardDialog(Dialog[Problem | None]):
         super().__init__()
         self.services = services
         self.view = PROBLEMS
-        self.players: list[str] = []
-        self.standings: dict[str, definitions.Standings] = {}
-        self._published = definitions.Published("", {}, [])
-        self._known = False
-        """Whether all data for the table has been read."""
+        self.standings: dict[str, dict[int, Standing]] = {}
+        """Of every player, by problem id."""
+        self.board: Board | None = None
+        """What `pkb-arena board` prints, from which the scores are; None: not gathered yet."""
+        self.place: ResultPlace | None = None
+        """The setting and the machine whose scores are shown; None: there are no results."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
 
@@ -88,14 +81,14 @@ class BoardDialog(Dialog[Problem | None]):
     async def _read(self) -> None:
         try:
             store = self.services.store
-            players = await asyncio.to_thread(store.players)
+            players = order_of(await asyncio.to_thread(store.players))
             self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
+            self.board = await asyncio.to_thread(gather, self.services.paths, self._catalogue)
         except ArenaError as error:
             self.query_one("#board-note", PlainStatic).update(error.one_line)
             return
-        self.players = definitions.order_of(players)
-        self._published = await asyncio.to_thread(definitions.read_published)
-        self._known = True
+        if self.place not in self.board.places:
+            self.place = self.board.busiest_place
         self.query_one("#board").focus()
         self._show()
 
@@ -107,18 +100,22 @@ class BoardDialog(Dialog[Problem | None]):
     # --- drawing -------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        if not self._known:
+        if self.board is None:
             return
         table = self._board
         table.fixed_columns = 2
         shown = " · ".join(f"▸{view}" if view == self.view else view for view in VIEWS)
         entitle(self.query_one(".dialog"), f"Board · {shown}")
         note = _NOTES[self.view]
-        if self.view == PROBLEMS and not self.players:
+        if self.view == PROBLEMS and not self.standings:
             note = f"No results yet. Press {self.key_words('open')} on a problem, then {self.key_words('save')}."
-        table.display = bool(self.players) or self.view != PROBLEMS
+        table.display = bool(self.standings) or self.view != PROBLEMS
+        if self.view != PROBLEMS and self.place is not None:
+            more = f" (of {len(self.board.places)}; p: next)" if len(self.board.places) > 1 else ""
+            note = f"{place_words(self.board, self.place)}{more}. {note}"
         if self.view in (CATEGORIES, CURVE):
-            note += f" ({self._published.source})"
+            note += f" ({read_published().source})"
+        note += "".join(f" Left out: {each.what}." for each in self.board.left_out)
         about = self.query_one("#board-note", PlainStatic)
         about.update(note)
         about.set_class(table.display, "above")
@@ -126,8 +123,9 @@ class BoardDialog(Dialog[Problem | None]):
             self._show_problems()
             return
         rows = {CATEGORIES: self._categories, CURVE: self._curve, BOUND: self._bounds}[self.view]()
-        published = [model.name for model in self._published.model] if self.view != BOUND else []
-        head = _row("p" if self.view == CURVE else "category", "", map(printable, self.players), published)
+        published = [model.name for model in read_published().model] if self.view != BOUND else []
+        players = map(printable, self._scored)
+        head = _row("p" if self.view == CURVE else "category", "", players, published)
         table.fill([words for words, _ in head], rows)
 
     @property
@@ -145,65 +143,67 @@ class BoardDialog(Dialog[Problem | None]):
         ]
         heads: list[str] = []
         columns: list[list[Figure]] = []
-        for player in self.players:
-            held = [self.standings[player].get(problem.id) for problem in self._listed]
+        for player, standings in self.standings.items():
+            held = [standings.get(problem.id) for problem in self._listed]
             heads.append(printable(player))
             columns.append([figures.standing_words(each) for each in held])
             if any(each is not None and each.holds for each in held):
                 heads.append(OTHER_SIZES)
                 columns.append([figures.holds_words(each) for each in held])
-        widths = [
-            max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
-        ]
-        width = max(LEAST_TITLE, min(room_beside(self._board.size.width, [_ID, *widths]), MOST_TITLE))
-        rows = [
-            [(f"{each.id:>3}", "muted"), (figures.cut(each.title, width), PLAIN), *(column[at] for column in columns)]
-            for at, each in enumerate(self._listed)
-        ]
-        self._board.fill(["id", "problem", *heads], rows, [_ID])
+        cells = [[column[at] for column in columns] for at in range(len(self._listed))]
+        self._board.fill_problems(self._listed, heads, cells)
 
     @property
-    def _groups(self) -> list[tuple[str, list[Problem]]]:
-        """All problems, then those of each category, with their names."""
-        return [("all", self._catalogue.problems), *self._catalogue.categories.items()]
+    def _scored(self) -> list[str]:
+        """The players with results in this place."""
+        assert self.board is not None
+        return order_of([card.player for card in self.board.cards if card.place == self.place])
+
+    def _cells(self, scope: str, words: Callable[[Scorecard], str]) -> list[str]:
+        """Returns the words of each player's scores over all problems or in a category."""
+        assert self.board is not None
+        found = {
+            card.player: words(card) for card in self.board.scores if (card.place, card.scope) == (self.place, scope)
+        }
+        return [found.get(player) or "–" for player in self._scored]
+
+    @property
+    def _scopes(self) -> list[tuple[str, str, int]]:
+        """(name, scope, number of problems) of all problems, then of each category."""
+        parts = [(name, f"category:{name}", len(found)) for name, found in self._catalogue.categories.items()]
+        return [("all", ALL, len(self._catalogue.problems)), *parts]
 
     def _categories(self) -> list[list[Figure]]:
         rows = []
-        for name, problems in self._groups:
-            ours = [_tally_words(definitions.tally(self.standings[player], problems)) for player in self.players]
-            category = "" if name == "all" else name
+        for name, scope, problems in self._scopes:
+            ours = self._cells(scope, lambda card: _tally_words((card.solved, card.faster, card.problems)))
+            category = "" if scope == ALL else name
             theirs = [
-                _tally_words(self._published.tally(model, category), with_all=True)
-                for model in self._published.model
-                if not category or category in self._published.problems
+                _tally_words(read_published().tally(model, category))
+                for model in read_published().model
+                if not category or category in read_published().problems
             ]
-            rows.append(_row(name, f"{len(problems):>3}", ours, theirs))
+            rows.append(_row(name, f"{problems:>3}", ours, theirs))
         return rows
 
     def _curve(self) -> list[list[Figure]]:
-        rows = []
-        for number, factor in enumerate(definitions.FACTORS):
-            ours = [
-                _share_words(definitions.fast_p(self.standings[player], self._catalogue.problems, factor))
-                for player in self.players
-            ]
-            theirs = [_share_words(model.curve[number]) for model in self._published.model]
-            rows.append(_row("pass" if factor == 0.0 else f"> {factor:g}×", "", ours, theirs))
-        return rows
+        models = read_published().model
+        rows = [("pass", "0", self._cells(ALL, lambda card: share_words(card.pass_1)))]
+        for p in (f"{factor:g}" for factor in FACTORS):
+            rows.append((f"> {p}×", p, self._cells(ALL, lambda card, p=p: share_words(card.fast.get(p)))))  # type: ignore[misc]
+        theirs = [
+            [f"{100 * model.curve[p]:.0f} %" if p in model.curve else "–" for model in models] for _, p, _ in rows
+        ]
+        return [_row(name, "", ours, published) for (name, _, ours), published in zip(rows, theirs, strict=True)]
 
     def _bounds(self) -> list[list[Figure]]:
         """Returns two rows for each category, and a third if kernels without a roofline were left out."""
         rows = []
-        for name, problems in self._groups:
-            scores = [definitions.bound_scores(self.standings[player], problems) for player in self.players]
-            lines = [
-                ("of bound", [bound_words(score.percent) or "–" for score in scores]),
-                ("gap closed", [share_words(score.gap_closed) for score in scores]),
-            ]
-            if any(score.no_roofline for score in scores):
-                lines.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
-            for number, (words, cells) in enumerate(lines):
-                rows.append(_row("" if number else name, words, cells))
+        for name, scope, _ in self._scopes:
+            without = self._cells(scope, lambda card: str(card.no_roofline or ""))
+            rows.append(_row(name, "of bound", self._cells(scope, lambda card: bound_words(card.percent))))
+            rows.append(_row("", "gap closed", self._cells(scope, lambda card: share_words(card.gap_closed))))
+            rows += [_row("", "no roofline", without)] if any(cell != "–" for cell in without) else []
         return rows
 
     # --- keys ----------------------------------------------------------------------------------------------
@@ -232,6 +232,13 @@ class BoardDialog(Dialog[Problem | None]):
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
         self._show()
 
+    def action_next_place(self) -> None:
+        """Shows the scores of the next setting and machine, because results of different ones cannot be compared."""
+        if self.board is not None and self.place is not None:
+            places = self.board.places
+            self.place = places[(places.index(self.place) + 1) % len(places)]
+            self._show()
+
     @on(DataTable.RowSelected, "#board")
     def _selected(self) -> None:
         if self.view == PROBLEMS and (problem := self._board.under_cursor(self._listed)) is not None:
@@ -243,11 +250,7 @@ def _row(first: str, second: str, ours: Iterable[str], published: Iterable[str] 
     return [(first, PLAIN), (second, "muted"), *((words, PLAIN) for words in ours), *behind]
 
 
-def _tally_words(counted: definitions.Tally, with_all: bool = False) -> str:
-    """ "5 · 4": solved and faster. `with_all` adds the number of problems: "5 · 4 /10"."""
+def _tally_words(counted: Tally) -> str:
+    """ "5 · 4 /10": solved and faster, of the problems that were tried."""
     solved, faster, problems = counted
-    return f"{solved:>2} · {faster}" + (f" /{problems}" if with_all else "")
-
-
-def _share_words(share: float) -> str:
-    return f"{figures.meter(share, _METER)} {share:>4.0%}"
+    return f"{solved:>2} · {faster} /{problems}"

@@ -25,7 +25,7 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.sweep.replay import CellReplay
 from screens.widgets.key_line import KeyLine
-from screens.widgets.tables import LEAST_TITLE, PLAIN, FigureTable, FilterInput, has_word, room_beside
+from screens.widgets.tables import FigureTable, FilterInput, has_word
 from screens.widgets.text_lines import PlainStatic, follow_width
 
 WAITING = "…"
@@ -79,8 +79,8 @@ def player_heading(player: str) -> str:
 
 FOLLOW_S = 0.5
 EMPTY = "No sweep yet. F11, then n, starts one; it is shown here while it runs."
-_ID, _CELL = 3, 15
-"""Widths of an id and of a cell, in columns: the longest words of an outcome with its count."""
+_CELL = 15
+"""Width of a cell, in columns: the longest words of an outcome with its count."""
 _STATES = ("solved", "unsolved", "wrong", "open")
 
 
@@ -192,17 +192,9 @@ class SweepScreen(BaseScreen):
     def _draw_table(self, rows: list[Problem]) -> None:
         table = self.query_one(GridTable)
         self._rows, self._columns = rows, list(self.grid.players)
-        heads = list(map(player_heading, self._columns))
         cells = [[self._words(problem, player) for player in self._columns] for problem in rows]
         # A cell may get longer words later, but only of a verdict.
-        widths = [max(len(head), _CELL, *(len(row[n][0]) for row in cells)) for n, head in enumerate(heads)]
-        room = room_beside(table.size.width, [_ID, *widths])
-        titles = max(LEAST_TITLE, min(room, max((len(problem.title) for problem in rows), default=0)))
-        named = [[(f"{each.id:>3}", "muted"), (figures.cut(each.title, titles), PLAIN)] for each in rows]
-        table.fixed_columns = 2
-        table.fill(
-            ["id", "problem", *heads], [a + b for a, b in zip(named, cells, strict=True)], [_ID, titles, *widths]
-        )
+        table.fill_problems(rows, list(map(player_heading, self._columns)), cells, _CELL)
         table.move_cursor(column=max(table.cursor_column, 2))
 
     def _words(self, problem: Problem, player: str) -> tuple[str, str]:

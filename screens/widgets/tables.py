@@ -9,13 +9,14 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
 
 from problems.specification import Problem
+from screens.figures import cut
 
 T = TypeVar("T")
 Figure = tuple[str, str]
 """The words of a cell, and the name of their theme colour; a Rich style may precede it: "strike muted"."""
 PLAIN = "foreground"
-LEAST_TITLE, MOST_TITLE = 14, 110
-"""Minimum and maximum width of a problem's title, in columns."""
+ID_COLUMNS, LEAST_TITLE, MOST_TITLE = 3, 14, 110
+"""Width of a problem's id, and minimum and maximum width of its title, in columns."""
 
 
 def room_beside(width: int, columns: Iterable[int]) -> int:
@@ -54,6 +55,22 @@ class FigureTable(DataTable[Text]):
         if (columns, rows) != (self._heads, self._figures):
             self._heads, self._figures = columns, rows
             self._draw()
+
+    def fill_problems(
+        self, problems: Sequence[Problem], heads: Sequence[str], cells: list[list[Figure]], least: int = 0
+    ) -> None:
+        """Shows a row for each problem: its id, its title in the room that its other cells leave, and these cells.
+
+        heads, cells: of the other columns. least: the minimum width of each of them.
+        """
+        drawn = [[len(row[column][0]) for row in cells] for column in range(len(heads))]
+        widths = [max(len(head), least, *lengths, 0) for head, lengths in zip(heads, drawn, strict=True)]
+        room = min(room_beside(self.size.width, [ID_COLUMNS, *widths]), MOST_TITLE)
+        titles = max(LEAST_TITLE, min(room, max((len(each.title) for each in problems), default=0)))
+        named = [[(f"{each.id:>3}", "muted"), (cut(each.title, titles), PLAIN)] for each in problems]
+        self.fixed_columns = 2
+        rows = [name + row for name, row in zip(named, cells, strict=True)]
+        self.fill(["id", "problem", *heads], rows, [ID_COLUMNS, titles, *widths])
 
     def put(self, row: int, column: int, figure: Figure) -> None:
         """Replaces one cell."""

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 from stored_runs import record
 
+from arena.board.gathering import gather
+from arena.board.tables import text_lines
 from arena.records.run_record import RunRecord
 from sandbox.protocol.events import Microseconds, Roofline
 from sandbox.protocol.verdict import Verdict
@@ -16,11 +18,16 @@ pytestmark = pytest.mark.slow
 
 
 def stored(
-    problem: int, player: str, speedup: float, verdict: Verdict = Verdict.PASS, outcome: str = "faster"
+    problem: int,
+    player: str,
+    speedup: float,
+    verdict: Verdict = Verdict.PASS,
+    outcome: str = "faster",
+    preset: str = "tiny",
 ) -> RunRecord:
     """A finished run."""
-    run_id = f"{player}-{problem}"
-    return record(run_id, player, speedup, problem_id=problem, verdict=verdict, outcome=outcome)
+    run_id = f"{player}-{problem}-{preset}"
+    return record(run_id, player, speedup, problem_id=problem, verdict=verdict, outcome=outcome, preset=preset)
 
 
 async def test_players_stand_side_by_side_in_views(open_app, until, screen_text, services) -> None:
@@ -30,6 +37,7 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
             stored(13, "you", 0.5, outcome="slower"),
             stored(1, "house", 2.5),
             stored(13, "model:opus", 1.0, Verdict.WRONG_RESULT),
+            stored(2, "you", 3.0, preset="paper"),
         ):
             services.store.record(entry)
         await pilot.press("b")
@@ -44,7 +52,7 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
         await until(pilot, lambda: "▸by category" in screen_text(app))
         lines = screen_text(app).splitlines()
         row = next(line for line in lines if "all  " in line and "/87" in line)
-        assert "2 · 1" in row  # you: both solved, one faster
+        assert " 2 · 1 /2" in row  # you, at tiny: both solved, one faster
         assert "36 · 27 /87" in row  # the published totals, as printed
 
         await pilot.press("f3")
@@ -52,7 +60,14 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
         table = app.screen.query_one("#board")
         await until(pilot, lambda: 0 < table.virtual_size.width <= table.size.width)  # no column is cut
         row = next(line for line in screen_text(app).splitlines() if "> 2×" in line)
-        assert "33%" in row  # the house, one of three problems
+        printed = [line for line in text_lines(gather(services.paths, app.services.catalogue)) if " person " in line]
+        assert "0 % [0, 66]" in row  # you, of two problems
+        assert "100 % [21, 100]" in row  # the house, of the only one that it tried
+        assert any("0 % [0, 66]" in line for line in printed)  # as `pkb-arena board` prints it
+        await pilot.press("p")
+        await until(pilot, lambda: "paper · 2 ranks" in screen_text(app))
+        row = next(line for line in screen_text(app).splitlines() if "> 2×" in line)
+        assert "100 % [21, 100]" in row  # you, of the only problem at this preset
 
         await pilot.press("f3", "f3")
         await until(pilot, lambda: "▸by problem" in screen_text(app))

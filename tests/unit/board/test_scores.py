@@ -8,8 +8,6 @@ from stored_runs import record
 
 from arena.board.definitions import (
     FACTORS,
-    bound_scores,
-    fast_p,
     geometric_mean,
     is_fast,
     order_of,
@@ -17,7 +15,6 @@ from arena.board.definitions import (
     read_published,
     share,
     t_quantile,
-    tally,
 )
 from arena.board.scorecard import ALL, Outcome, ResultPlace, kind_of, scorecard, scorecards
 from arena.board.tables import counts_words
@@ -100,7 +97,7 @@ def test_a_scorecard() -> None:
     assert card.pass_1.value == pytest.approx((1 + 0.5 + 0) / 3)
     assert card.pass_k.value == pytest.approx(2 / 3)
     assert card.paper_1.value == pytest.approx((1 + 1 + 0) / 3)
-    assert {p: score.value for p, score in card.fast.items()} == pytest.approx({"1": 0.5, "1.5": 1 / 3, "2": 1 / 3})
+    assert [score.value for score in card.fast.values()] == pytest.approx([0.5, 0.5, 1 / 3, 1 / 3, 1 / 6])
     assert card.fast_k["1.5"].value == pytest.approx(2 / 3)
     assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the only problem that has it
     assert card.speedup.value == pytest.approx(math.sqrt(math.sqrt(2.5 * 1.2) * 4.0))
@@ -194,19 +191,6 @@ def test_players_are_those_with_kernels_of_their_own(store: Store) -> None:
     assert order_of(store.players()) == ["you", "house", "model:b"]
 
 
-def test_slow_kernel_is_solved_and_wrong_one_not(store: Store) -> None:
-    problems = [load_catalogue().find(name) for name in ("1", "2", "13", "14")]
-    for number, (problem, verdict, speedup, outcome) in enumerate(
-        [(1, Verdict.PASS, 2.5, "faster"), (2, Verdict.PASS, 1.0, "same speed"), (13, Verdict.WRONG_RESULT, None, "")]
-    ):
-        store.record(entry(number, problem, verdict=verdict, speedup=speedup, outcome=outcome))
-    standings = store.standings()
-    assert tally(standings, problems) == (2, 1, 4)
-    assert [fast_p(standings, problems, p) for p in FACTORS] == [0.5, 0.5, 0.25, 0.25, 0.0]
-    assert fast_p(standings, [], 1.0) == 0.0
-    assert bound_scores(standings, problems).no_roofline == 2
-
-
 def test_published_totals_are_printed_and_rows_nearly_add() -> None:
     published = read_published()
     assert set(published.problems) == set(load_catalogue().categories)
@@ -222,6 +206,6 @@ def test_published_totals_are_printed_and_rows_nearly_add() -> None:
         assert sum(model.solved) == model.printed["solved"]
         assert abs(sum(model.faster) - model.printed["faster"]) <= 3
         assert len(model.solved) == len(model.faster) == len(published.problems)
-        assert len(model.curve) == len(FACTORS)
+        assert set(model.curve) - {"0"} <= {f"{p:g}" for p in FACTORS}
         assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))
     assert published.tally(published.model[0], "context") == (8, 6, 12)
