@@ -99,12 +99,9 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
 
     DEFAULT_CSS = """
     Correctness {
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
         height: auto;
         max-height: 12;
         min-height: 3;
-        padding: 0 1;
     }
     """
     NAME: ClassVar[str] = "correctness"

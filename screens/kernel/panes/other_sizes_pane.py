@@ -42,10 +42,7 @@ class OtherSizesPane(PlainStatic, RunPane, can_focus=True):
 
     DEFAULT_CSS = """
     OtherSizesPane {
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
         height: auto;
-        padding: 0 1;
     }
     """
     NAME: ClassVar[str] = "other-sizes"

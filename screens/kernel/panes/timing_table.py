@@ -70,9 +70,6 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
     TimingTable {
         height: auto;
         min-height: 5;
-        padding: 0 1;
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
     }
     """
     NAME: ClassVar[str] = "timing"
