@@ -17,7 +17,7 @@ class Batches(msgspec.Struct, frozen=True):
     reference: int = 0
     """Index of the reference world."""
     at_s: float = 0.0
-    """When it was timed, in seconds from the start of timing. Pairs behind the gate: when their round ended."""
+    """When it was timed, in seconds from the start of timing."""
 
 
 class Samples(msgspec.Struct, frozen=True):

@@ -38,8 +38,6 @@ class Clock:
     """ "call" or "device"."""
     raw: list[Pair] = field(default_factory=list)
     """Pairs as measured, with the overhead."""
-    at_s: list[float] = field(default_factory=list)
-    """When each was noted, in seconds from the start of timing."""
     noop: dict[int, list[float]] = field(default_factory=dict)
     """Times of no-op batches in microseconds per call, by reference, RIVAL_INDEX or CONTENDER_INDEX."""
     speed: Interval | None = None
@@ -55,11 +53,6 @@ class Clock:
     """As `interval.speedup`'s."""
     _most_overhead: tuple[float, float] = (math.inf, math.inf)
     """What the median of (the baseline's, the contender's) batches is above the side's device time, in microseconds per call."""
-
-    def note(self, pair: Pair, at_s: float = 0.0) -> None:
-        """Adds a pair. at_s: seconds from the start of timing."""
-        self.raw.append(pair)
-        self.at_s.append(at_s)
 
     def raw_medians(self) -> tuple[float, float]:
         """(baseline's, contender's) median time per call as measured."""
@@ -161,12 +154,7 @@ class Clock:
 
     def samples(self) -> list[Batches]:
         """The pairs for the result."""
-        return [
-            Batches(
-                pair.calls, pair.baseline_us, pair.contender_us, pair.baseline_first, pair.reference, round(at_s, 3)
-            )
-            for pair, at_s in zip(self.pairs, self.at_s, strict=True)
-        ]
+        return [msgspec.convert(pair, Batches, from_attributes=True) for pair in self.pairs]
 
 
 def _median_error(found: Sequence[float]) -> float:

@@ -4,6 +4,7 @@ CPU ranks have no device time, and neither have kernels that wait for the GPU wi
 """
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 
 from sandbox.machine.devices.kind import HELD, Pace
@@ -46,6 +47,8 @@ class DeviceTime:
         self.calls = 0
         """Calls of a batch, as found by `try_out`."""
         self._gates: dict[World, GatePage] = {}
+        self._queues_beside = True
+        """Whether references have queued all their calls beside two kernels."""
         self._ungated_calls = 0
         """Calls of a batch that is not gated."""
         self._most_calls = CALLS
@@ -84,8 +87,7 @@ class DeviceTime:
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
         if self._gates:
-            for pair in self._pairs(self.calls, min(self.pace.gated_pairs, most), number, probing=True) or ():
-                self.clock.note(pair, self.turns.elapsed_s)
+            self.clock.raw += self._pairs(self.calls, min(self.pace.gated_pairs, most), number, probing=True) or ()
 
     def finish(self) -> None:
         """Runs the probes that are still due."""
@@ -159,8 +161,21 @@ class DeviceTime:
                 self.cannot_queue = True
             return None
         self.probes.compare()
-        (self.turns.compare if probing else self.turns.compare_seldom)(chosen, timed)
+        if probing and calls == self.calls and not self.exchange.prepared.varies:
+            self.clock.beside += self.turns.compare(chosen, timed, calls, self._timed_beside)
+        else:
+            (self.turns.compare if probing else self.turns.compare_seldom)(chosen, timed)
         return found
+
+    def _timed_beside(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
+        """Runs a batch of a reference beside two kernels, behind the gate as long as its calls can be queued (`RunBatch`)."""
+        if self._queues_beside:
+            with contextlib.suppress(_NotQueued):
+                return self._gated(side, world, batch)
+            self._queues_beside = False  # this batch has ended without the gate
+        else:
+            self.turns.timed(side, world, batch, turn)
+        return math.inf
 
     def _probe(self, probe: Probe, batch: Batch) -> None:
         """Runs a probe: stops a batch, or one of its ranks, while it is queued.
@@ -198,7 +213,8 @@ class DeviceTime:
         us = {}
         for side, world in order if first else order[::-1]:
             us[id(side)] = self._gated(side, world, batch) / batch.calls * 1e6
-        return Pair(reference, us[id(baseline)], us[id(contender)], first, batch.calls, number)
+        times = us[id(baseline)], us[id(contender)]
+        return Pair(reference, *times, first, batch.calls, number, at_s=self.turns.elapsed_s)
 
     def _gated(self, side: TimedSide, world: World, batch: Batch) -> float:
         """Runs a gated batch; returns the seconds from the gate's opening to the last rank's completion.

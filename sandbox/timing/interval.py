@@ -55,6 +55,8 @@ class Pair(msgspec.Struct, frozen=True):
     """Pairs of one turn share the contender's batch; None: the pair shares it with no other."""
     cores: int = 0
     """A number for the cores that first threads were pinned to."""
+    at_s: float = 0.0
+    """When it ended, in seconds from the start of timing."""
 
     @property
     def log_ratio(self) -> float:

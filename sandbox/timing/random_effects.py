@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sandbox.timing.interval import FEWEST
+
 Floats = NDArray[np.floating[Any]]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -32,8 +34,6 @@ HUBER = 1.345
 ITERATIONS, SCALE_ITERATIONS = 10, 5
 ORDER_FROM = 10
 """With fewer pairs the effect of the order is not fitted."""
-FEWEST = 6
-"""Fewer pairs show no noise."""
 UNKNOWN = 100.0
 """Variance of a location whose noise is not known."""
 MOST_CORRELATION = 0.8

@@ -327,15 +327,14 @@ class Rounds:
                 self._turn += 1
                 self.probes.run(probe, batch, self.seconds[probe.side is self.turns.contender_side], self._turn)
                 continue
-            for pair in self.pairs(batch):
-                if counts:
-                    self.call.note(pair, self.turns.elapsed_s)
+            pairs = self.pairs(batch)
+            self.call.raw += pairs if counts else []
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()
-        ran = self.turns.compare(chosen, timed)
-        if ran is not None and counts and not self.prepared.varies:  # other shapes are no other offset
-            self.call.beside.append(ran)
+        beside = self.turns.compare(chosen, timed, self.calls)
+        if counts and not self.prepared.varies:  # other shapes are no other offset
+            self.call.beside += beside
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
@@ -379,7 +378,7 @@ class Rounds:
             side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
             us[number] = self.turns.timed(side, world, batch, cores) / batch.calls * 1e6
         before = order[: order.index(None)]
-        where = batch.calls, self.done, self._turn, self.turns.cores(cores)
+        where = batch.calls, self.done, self._turn, self.turns.cores(cores), self.turns.elapsed_s
         return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:

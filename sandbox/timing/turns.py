@@ -84,6 +84,10 @@ class Batch:
     """A no-op batch: it returns a stored result in place of each call."""
 
 
+RunBatch = Callable[[TimedSide, World, Batch, int], float]
+"""Runs a batch of a world in a turn, as `Turns.timed`; returns its seconds, infinite if they do not count."""
+
+
 class Turns:
     """The turns of one timed run.
 
@@ -116,14 +120,16 @@ class Turns:
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
-        self._left_over = self._beside_others = False
+        self._beside_others = False
+        self._left_over: bool | None = None
+        """Between two kernels: whether foreign work was there before a kernel continued; None: not looked for."""
         self._revealed: Counter[tuple[int, str]] = Counter()
         """Batches that could be watched, by side and clock."""
         self._well_compared = 0
         """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
-        self._compared = 0
-        """Rounds of two kernels whose iterations a reference has run."""
+        self._compared: Counter[RunBatch] = Counter()
+        """Batches that references have run beside two kernels."""
         self._delays: dict[tuple[str, int], list[int]] = {}
         """Nanoseconds by batch, for `beyond_usual`, by name and number of the side."""
         self._waits: Callable[[float], tuple[float, float]] = lambda least: (0.0, 0.0)
@@ -198,13 +204,14 @@ class Turns:
     def continue_only(self, world: World) -> None:
         """Continues one world and stops all others. A kernel's world first waits until its last outputs are copied."""
         self.stop_all()
+        self._left_over = None
         for side in self.kernels:
             if world in side.worlds:
                 self.exchange.await_begun()
                 self._note_after_done(side)
-        if len(self.kernels) > 1 and self.kind.sees_foreign_work:
-            # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
-            self._left_over = self.exchange.foreign_us() > FOREIGN_US
+                if len(self.kernels) > 1 and self.kind.sees_foreign_work and self.random.random() < WATCHED_SHARE:
+                    # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
+                    self._left_over = self.exchange.foreign_us() > FOREIGN_US
         world.processes.resume()
 
     def pin(self, world: World, turn: int) -> None:
@@ -257,11 +264,13 @@ class Turns:
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True, reads: bool = False) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work. reads: as `Exchange.reveal`.
 
-        Watching for foreign work takes milliseconds, so only a random share of the batches is watched.
+        Watching for foreign work takes milliseconds, so only a random share of the batches is watched, in a duel those before
+        which `continue_only` has looked.
         """
         self._revealed[side.exchange.side, clock] += watch
         often = self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN
-        watch = watch and self.random.random() < (WATCHED_SHARE if often else WATCHED_SELDOM)
+        share = WATCHED_SHARE if often else WATCHED_SELDOM
+        watch = watch and (self.random.random() < share if len(self.kernels) == 1 else self._left_over is not None)
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch, reads=reads)
         if watch:
             self._note_foreign_work(side, clock, foreign_us)
@@ -434,11 +443,14 @@ class Turns:
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
-    def compare(self, slots: Sequence[int], timed: Sequence[int]) -> ReferenceBatch | None:
+    def compare(
+        self, slots: Sequence[int], timed: Sequence[int], calls: int = 0, run: RunBatch | None = None
+    ) -> list[ReferenceBatch]:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
         slots: drawn at random, one of each pair; once WELL_COMPARED were, only few of them. timed: all timed slots in order; if
-        empty, outputs are discarded. Returns the batch that a reference ran for it, if two kernels were timed.
+        empty, outputs are discarded. If two kernels were timed, references run batches of so many calls for it, another one each
+        time, or one batch of all if calls is 0. run(): runs one; `timed` by default. Returns these batches.
 
         Raises:
             Failed: outputs are wrong. It names the side.
@@ -446,25 +458,28 @@ class Turns:
         self.stop_all()
         if not timed:
             self.exchange.discard_outputs()
-            return None
+            return []
         if self._well_compared >= WELL_COMPARED:
             slots = [slot for slot in slots if self.random.random() * SELDOM_COMPARED < 1]
         self._well_compared += len(slots)
         others = [slot for slot in timed if slot not in slots]
-        ran = self._run_reference(timed) if len(self.kernels) > 1 else None
+        ran = self._run_references(timed, calls, run or self.timed) if len(self.kernels) > 1 else []
         for side in self.kernels:
             side.exchange.require_right(slots, self.references.exchange.side, others)
         self.references.exchange.discard_outputs()
         return ran
 
-    def _run_reference(self, timed: Sequence[int]) -> ReferenceBatch:
-        """Has a reference, another one each time, run the iterations that two kernels have run."""
-        cycle, number = divmod(self._compared, len(self.references.worlds))
-        self._compared += 1
-        batch = Batch(timed[0], timed[-1] + 1 - timed[0])
-        seconds = self.timed(self.references, self.references.worlds[number], batch, cycle)
+    def _run_references(self, timed: Sequence[int], calls: int, run: RunBatch) -> list[ReferenceBatch]:
+        """Has references, one after another, run the iterations that two kernels have run."""
+        found = []
+        calls = calls or timed[-1] + 1 - timed[0]
+        for first in timed[::calls]:
+            cycle, number = divmod(self._compared[run], len(self.references.worlds))
+            self._compared[run] += 1
+            seconds = run(self.references, self.references.worlds[number], Batch(first, calls), cycle)
+            found.append((number, seconds / calls * 1e6, self.cores(cycle)))
         self.stop_all()
-        return number, seconds / batch.calls * 1e6, self.cores(cycle)
+        return [ran for ran in found if ran[1] < math.inf]
 
     def compare_seldom(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """Compares a random share of the pairs that do not count, as `compare` does; discards the others."""

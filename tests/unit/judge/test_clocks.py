@@ -20,7 +20,7 @@ def clock(
         for us in found:
             made.note_noop(world, us)
     for number in range(8):
-        made.note(Pair(number % 2, *times, baseline_first=number % 3 == 0, round=number // 2))
+        made.raw.append(Pair(number % 2, *times, baseline_first=number % 3 == 0, round=number // 2))
     return made
 
 
@@ -58,7 +58,7 @@ def test_device_time_does_not_hide_noise_of_calls() -> None:
         made.note_noop(world, 12.0)
     for number in range(48):
         times = [110.0 * math.exp(noise.gauss(0, 0.02)) for _ in range(2)]
-        made.note(Pair(number % 2, *times, number % 3 == 0))
+        made.raw.append(Pair(number % 2, *times, number % 3 == 0))
     alone = made.estimate()
     limited = made.estimate(device)
     assert made.medians() == pytest.approx((100.7, 100.0))
@@ -72,7 +72,9 @@ def test_first_intervals_are_widest_for_short_device_times() -> None:
     def width(name: str, us: float) -> float:
         noise, made = random.Random(1), Clock(name)
         for number in range(16):
-            made.note(Pair(number % 4, *(us * math.exp(noise.gauss(0, 0.005)) for _ in range(2)), number % 3 == 0))
+            made.raw.append(
+                Pair(number % 4, *(us * math.exp(noise.gauss(0, 0.005)) for _ in range(2)), number % 3 == 0)
+            )
         found = made.estimate()
         assert found is not None
         return half_width(found)

@@ -197,8 +197,9 @@ def test_duel_blames_kernel_with_wrong_or_late_outputs(side: int) -> None:
     assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
 
 
-def test_references_run_all_iterations_of_duels() -> None:
-    machine = MadeMachine()
+@pytest.mark.parametrize(("device", "queues"), [("made-cpu", 0), ("made-gpu", 1000), ("made-gpu", 3)])
+def test_references_run_all_iterations_of_duels(device: str, queues: int) -> None:
+    machine = MadeMachine(device, reference=MadeKernel(queues=queues))
     rounds = machine.rounds(rival="rival.py")
     rounds.measure()
     orders = machine.ranks(machine.started["baseline"][0]).orders
@@ -206,9 +207,13 @@ def test_references_run_all_iterations_of_duels() -> None:
     assert {order.against for order in compared} == {REFERENCE}
     assert {order.side for order in compared} == {CONTENDER, RIVAL}
     ran = [order for world in rounds.turns.references.worlds for order in machine.ranks(world).orders]
-    slots = {range(each.first, each.first + each.count) for each in ran if isinstance(each, ChooseBatch)}
-    assert all(any(set(order.slots) | set(order.beside) <= set(each) for each in slots) for order in compared)
-    assert [number for number, *_ in rounds.call.beside] == [n % 2 for n in range(1, 1 + rounds.done)]
+    slots = {n for each in ran if isinstance(each, ChooseBatch) for n in range(each.first, each.first + each.count)}
+    assert all(set(order.slots) | set(order.beside) <= slots for order in compared)
+    for clock, wanted in ((rounds.call, True), (rounds.device, queues > 3)):
+        found = [number for number, *_ in clock.beside]
+        assert len(found) == wanted * len(clock.raw)
+        assert all(number != following for number, following in itertools.pairwise(found))
+    assert bool(rounds.device.raw) == (device == "made-gpu")
 
 
 @pytest.mark.parametrize(("heavy", "rival"), [("kernel", ""), ("kernel", "rival.py"), ("rival", "rival.py")])
