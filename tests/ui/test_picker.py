@@ -34,6 +34,7 @@ def ids(app) -> list[int]:
 async def test_problems_and_categories_are_listed_and_counted(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         assert ids(app) == [1, 2, 13]
+        assert app.focused is app.picker.table
         options = app.screen.query_one("#categories", OptionList)
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))
@@ -92,8 +93,7 @@ async def test_keys_wait_for_the_list_of_problems(services, until, monkeypatch) 
 async def test_house_and_best_have_columns_where_possible(open_app, until, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):
         assert not {"you", "house", "best", "device"} & {key.value for key in app.picker.table.columns}
-        entry = stored("house", 1.5)
-        services.store.record(entry)
+        services.store.record(stored("house", 1.5))
         await app.refresh_picker()
         await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
         names = [key.value for key in app.picker.table.columns]
@@ -103,10 +103,13 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         assert "cpu×2" in row
         app.picker.table.move_cursor(row=2)
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
+        services.store.record(record("slower", "you", 0.8, problem_id=2, outcome="slower"))
+        await pilot.press("f1", "escape")  # the list is read again when it comes back
+        await until(pilot, lambda: "solved 1 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))
         services.store.record(stored("you", 1.5))
         services.store.record(record("other", "you", 1.2, problem_id=1))
-        await pilot.press("f1", "escape")  # the list is read again when it comes back
-        await until(pilot, lambda: "solved 2 of 3 · faster 2 · best ▲ 1.50×" in screen_text(app))
+        await pilot.press("f1", "escape")
+        await until(pilot, lambda: "solved 3 of 3 · faster 2 · best ▲ 1.50×" in screen_text(app))
         await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
         assert "you" in {key.value for key in app.picker.table.columns}
 
@@ -223,6 +226,10 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
         await pilot.press("down", "s")  # the cursor stays on its problem
         await until(pilot, lambda: table.sort_column == "problem")
         assert table.current.id == 2
+        await pilot.click(table, offset=(2, 0))  # the head of a column
+        await until(pilot, lambda: table.sort_column == "id")
+        await pilot.click(table, offset=(10, 0))
+        await until(pilot, lambda: table.sort_column == "problem")
         await pilot.press("1", "3", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
