@@ -11,7 +11,9 @@ from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
 from textual.css.model import RuleSet
+from textual.css.styles import RulesMap
 from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import TextArea
@@ -75,8 +77,13 @@ def _nothing_is_drawn_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Compositor, "render_update", _update_for_nobody)
 
 
+RuleSet.__hash__ = object.__hash__  # type: ignore[method-assign]  # the same, without a call of Python code
 _parse = Stylesheet._parse_rules
 _parsed: dict[tuple[object, ...], list[RuleSet]] = {}
+_style_components = Stylesheet._process_component_classes
+_styled: dict[tuple[object, ...], dict[str, RulesMap]] = {}
+_numbers: dict[tuple[int, ...], int] = {}
+"""Lists of rules, which apps share, by their addresses."""
 
 
 def _parse_once(self: Stylesheet, css: str, *where: Any, **more: Any) -> list[RuleSet]:
@@ -86,10 +93,41 @@ def _parse_once(self: Stylesheet, css: str, *where: Any, **more: Any) -> list[Ru
     return _parsed[known]
 
 
+def _style_components_once(self: Stylesheet, node: DOMNode) -> None:
+    if not (names := node._get_component_classes()):
+        return
+    if getattr(self, "_numbered", None) is not (rules := self.rules):
+        self._numbered = rules
+        self._number = _numbers.setdefault(tuple(map(id, rules)), len(_numbers))
+    path = (
+        (
+            each._css_type_name,
+            each._id,
+            each.classes,
+            *(name for name, holds in each._PSEUDO_CLASSES.items() if holds(each)),
+        )
+        for each in node.css_path_nodes
+    )
+    known = self._number, *path
+    if known not in _styled:
+        _style_components(self, node)
+        _styled[known] = {name: dict(styles.base._rules) for name, styles in node._component_styles.items()}
+        return
+    before, node._component_styles = node._component_styles, {}
+    for name in names:
+        virtual = DOMNode(classes=name)
+        virtual._attach(node)
+        virtual.styles.base._rules.update(_styled[known][name])
+        node._component_styles[name] = virtual.styles
+    if any(before.get(name) != styles for name, styles in node._component_styles.items()):
+        node.refresh()
+
+
 @pytest.fixture(autouse=True)
-def _styles_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apps with equal variables share what is parsed: parsing takes a tenth of a test."""
+def _styles_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apps with equal rules and variables share what is parsed, and equal nodes the rules of their parts: a third of a test."""
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_once)
+    monkeypatch.setattr(Stylesheet, "_process_component_classes", _style_components_once)
 
 
 async def _nothing(self: HelpScreen) -> None:
