@@ -70,11 +70,6 @@ def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> 
     assert "These are single calls" in compact(single)
 
 
-def test_without_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    print_report(report(None))
-    assert "device time: 1" not in capsys.readouterr().out
-
-
 def test_errors_stand_beside_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(msgspec.structs.replace(report(None), error=Errors(1.8e-3, 4e-3, 1.7e-3, 3.9e-3), paper_rule="match"))
     out = capsys.readouterr().out

@@ -12,32 +12,6 @@ from arena.players.trace import Called, Drafted, Returned, Wrote
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_calls_arrive_whole_wherever_they_are_cut(
-    model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
-) -> None:
-    for seed in range(4):
-        bench.judged.clear()
-        bench.built.clear()
-        model_server.seen.clear()
-        model_server.replies = [
-            calling(compiling("broken"), ("kit_docs", '{"page": "symm"}'), sizes=random_sizes(seed)),
-            calling(run("oops"), text="Let us see.", sizes=random_sizes(seed + 10)),
-            streamed(fenced("1.5"), sizes=random_sizes(seed + 20)),
-        ]
-        agent = made(protocol, steps=2)
-        best = await agent.play()
-        assert (best.step, best.speedup, agent.reason) == (2, 1.5, "steps")
-        assert bench.built == [source("broken")]
-        assert bench.judged == [source("oops"), source("1.5")]
-        _, second, third = model_server.seen
-        compiled, page = results(second)
-        assert "COMPILE_ERROR" in compiled
-        assert "symm.barrier" in page
-        assert "WRONG_RESULT" in results(third)[-1]
-        assert "Attempts left: 1." in results(third)[-1]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_kernel_can_be_watched_while_call_is_written(
     model_server: ModelServer, made: MakeAgent, protocol: str
 ) -> None:

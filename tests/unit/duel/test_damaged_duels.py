@@ -37,15 +37,6 @@ def test_unfinished_duel_has_its_events_and_no_winner(tmp_path: Path, length: in
 
 
 @examples(200)
-@given(flips(WHOLE, start=WHOLE.index(b"\n") + 1))
-def test_wrong_byte_costs_event_or_rest(tmp_path: Path, flip: Flip) -> None:
-    found = list(read_duel(written(tmp_path, flip.data)))
-    assert found[: flip.line - 1] == EVENTS[: flip.line - 1]
-    assert len(found) in (flip.line - 1, len(EVENTS))
-    assert found[flip.line :] in ([], EVENTS[flip.line :])
-
-
-@examples(200)
 @given(FLIPS)
 def test_damaged_duel_is_decided_by_last_line_alone(tmp_path: Path, flip: Flip) -> None:
     path = written(tmp_path, flip.data)

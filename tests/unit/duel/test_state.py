@@ -74,17 +74,6 @@ def result(left: Verdict, right: Verdict, call: Interval | None) -> Result:
     )
 
 
-def test_the_best_kernel_is_the_fastest_right_one() -> None:
-    duel = state(
-        *handed_in("left", 1, speedup=EVEN),
-        *handed_in("left", 2, speedup=FAST),
-        *handed_in("left", 3, Verdict.WRONG_RESULT),
-        *handed_in("left", 4, speedup=SLOW),
-    )
-    assert duel.left.best.number == 2
-    assert duel.left.last.number == 4
-
-
 def test_best_kernel_is_not_the_luckiest_measurement() -> None:
     usual, lucky = Interval(1.2, 1.1, 1.3), Interval(3.0, 2.75, 3.25)
     duel = state(

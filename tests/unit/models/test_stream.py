@@ -62,16 +62,6 @@ async def ask(player: ModelClient) -> tuple[ModelAnswer, list[AnyPiece]]:
     return answer, pieces
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_an_answer_arrives_whole_wherever_it_is_cut(model_server: ModelServer, protocol: str) -> None:
-    for seed in range(8):
-        model_server.replies = [streamed(KERNEL, usage=(123, 45), sizes=random_sizes(seed))]
-        answer, pieces = await ask(player(model_server, protocol))
-        assert (answer.text, answer.finish, answer.outcome) == (KERNEL, Finish("stop"), "kernel")
-        assert (answer.spent.read, answer.spent.written, answer.spent.estimated) == (123, 45, False)
-        assert sum(isinstance(piece, Text) for piece in pieces) > 1
-
-
 async def test_requests_say_what_each_protocol_wants(model_server: ModelServer) -> None:
     seen: dict[str, Seen] = {}
     for protocol in PROTOCOLS:
@@ -162,14 +152,6 @@ async def test_a_server_in_trouble_is_asked_again(model_server: ModelServer, cod
     answer, pieces = await ask(player(model_server))
     assert answer.outcome == "kernel"
     assert [piece.reason for piece in pieces if isinstance(piece, Retry)] == [code, f"{code}: later"]
-
-
-async def test_retry_after_is_respected(model_server: ModelServer) -> None:
-    model_server.replies = [status("429 Too Many Requests", Retry_After="0.4"), streamed(KERNEL)]
-    _, pieces = await ask(player(model_server))
-    first, second = model_server.seen
-    assert second.at - first.at >= 0.4
-    assert len([piece for piece in pieces if isinstance(piece, Retry)]) == 1
 
 
 def test_retry_after_may_be_a_date() -> None:

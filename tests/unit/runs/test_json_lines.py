@@ -84,14 +84,6 @@ def test_a_failed_write_leaves_the_lines_before_it(tmp_path: Path, monkeypatch: 
     assert texts(path) == [b"1\n", b"7\n"]
 
 
-def test_a_locked_file_has_one_writer(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "a", LOCK_EX)
-    with pytest.raises(BlockingIOError):
-        LineFile(tmp_path / "a", LOCK_EX | LOCK_NB)
-    file.close()
-    LineFile(tmp_path / "a", LOCK_EX | LOCK_NB).close()
-
-
 def test_a_follower_takes_whole_lines_once(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"1\n2\n3")

@@ -65,13 +65,6 @@ def entries(*rows: tuple[RunHeader, Result]) -> list[RunRecord]:
     return [record_of(*row) for row in rows]
 
 
-def test_an_entry_is_read_back(store: Store) -> None:
-    (entry,) = entries((header("a"), result(speedup=1.5, outcome="faster")))
-    store.record(entry)
-    assert entry_in(store, "a") == entry
-    assert entry_in(store, "b") is None
-
-
 def test_history_is_newest_first_and_leaves_baseline_out(store: Store) -> None:
     for entry in entries(
         (header("a", 1.0), result()),

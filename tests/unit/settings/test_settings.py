@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from forked_programs import CommandLine
 
-from arena.errors import FolderUnwritable, MachineError, SettingsError, UsageError
+from arena.errors import MachineError, SettingsError, UsageError
 from arena.machine.facts import visible_gpus
 from arena.models.model import find_model
 from arena.paths import Paths
@@ -148,16 +148,6 @@ def test_broken_toml_names_the_line(paths: Paths) -> None:
     paths.settings_file.write_text("world = \n")
     with pytest.raises(SettingsError, match="line 1"):
         load_settings(paths)
-
-
-def test_an_unwritable_folder_names_the_way_out(paths: Paths) -> None:
-    paths.config.parent.mkdir(parents=True)
-    paths.config.write_text("a file where the folder should be")
-    with pytest.raises(FolderUnwritable) as caught:
-        save_settings(Settings(), paths)
-    assert str(paths.config) in caught.value.message
-    assert "PKB_ARENA_HOME" in caught.value.advice
-    assert caught.value.exit_code == 3
 
 
 @pytest.mark.parametrize(
