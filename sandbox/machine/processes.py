@@ -229,9 +229,12 @@ def outside_seconds(arena: int | None = None) -> float:
 
     Takes milliseconds. arena: the process whose descendants are the arena's; by default the one that started this process.
     """
-    outside = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}
-    outside -= set(tree(os.getppid() if arena is None else arena))
-    now = {pid: found for pid in outside if (found := _ticks(pid)) is not None}
+    pids = map(int, filter(str.isdigit, os.listdir("/proc")))
+    now = {pid: found for pid in pids if (found := _ticks(pid)) is not None}
+    inside = now.keys() & {os.getppid() if arena is None else arena}
+    while inside:  # the arena's process, its children, theirs, and so on
+        now = {pid: found for pid, found in now.items() if pid not in inside}
+        inside = {pid for pid, (parent, *_) in now.items() if parent in inside}
     total, before = _outside.get(arena, (0.0, {}))
     seen: Counter[int] = Counter()
     """By process that is alive: what earlier calls saw of those that ended below it."""
@@ -250,8 +253,8 @@ def outside_seconds(arena: int | None = None) -> float:
 
 def _ticks(pid: int) -> tuple[int, int, int] | None:
     """(its parent, clock ticks of CPU time that it used, and that its collected children used); None if it does not exist."""
-    with contextlib.suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
         return int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
     return None
 
