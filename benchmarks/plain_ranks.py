@@ -125,7 +125,7 @@ class PlainRanks:
     def _signal(self, number: int) -> None:
         for process in self._processes:
             if process.returncode is None:
-                processes.signal_tree(process.pid, number)
+                processes.send(processes.tree(process.pid), number)
 
     async def _ask(self, order: AnyOrder, limit_s: float) -> list[AnyReply]:
         for process in self._processes:

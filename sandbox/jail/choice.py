@@ -19,7 +19,7 @@ from sandbox.jail import profiles, selftest
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Caps, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.locked_folder import CANARY, SELFTEST, LockedFolder
-from sandbox.machine.processes import signal_tree
+from sandbox.machine.processes import send, tree
 
 TEST_SECONDS = 20.0
 
@@ -109,8 +109,8 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
         try:
             said, complaints = process.communicate(timeout=TEST_SECONDS)
         except BaseException:
-            signal_tree(process.pid, signal.SIGSTOP)
-            signal_tree(process.pid, signal.SIGKILL)
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                send(tree(process.pid), number)
             raise
     return process.returncode, said, complaints
 

@@ -58,13 +58,6 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def signal_tree(pid: int, number: int) -> list[int]:
-    """Sends a signal to a process and all its descendants; returns their ids."""
-    pids = tree(pid)
-    send(pids, number)
-    return pids
-
-
 def send(pids: Iterable[int], number: int) -> None:
     """Sends a signal to processes, as far as they exist and this process may."""
     for pid in pids:
@@ -173,7 +166,7 @@ def kill_tree(pid: int) -> bool:
     killed: set[int] = set()
     while True:
         pause([pid])
-        pids = signal_tree(pid, signal.SIGSTOP)
+        pause(pids := tree(pid))
         send(reversed(tree(pid)), signal.SIGKILL)
         killed.update(pids)
         with contextlib.suppress(ChildProcessError):
