@@ -129,18 +129,19 @@ class _TimeLeft:
     def seconds(self) -> float:
         """The seconds that are left; negative when the time is over.
 
-        Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. A second
-        reading is needed before the time is over, because this process may have had no core itself.
+        Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. The second half
+        begins with it, because this process may have had no core itself until then.
         """
         self.elapsed = self._timer.monotonic() - self._started
         left = self._limit - self.elapsed + self._compiled - self._compiled_before
-        if left >= self._limit / 2:
+        if left >= (half := self._limit / 2):
             return left
         without_core = self._world.processes.waited_for_cores()
         if self._without_core_before is None:
             self._without_core_before = without_core
             self._outside_before, self._half_time = self._outside(), self._timer.monotonic()
-            return max(left, 0.0)
+            self._limit += half - left
+            return half
         return left + min(without_core - self._without_core_before, deadlines.WITHOUT_CORE)
 
     def machine_too_busy(self) -> bool:

@@ -72,17 +72,16 @@ def test_only_a_busy_machine_excuses_ranks(outside: float, kernel: MadeKernel, e
         machine.await_all(world, Kind.LOADED, 4.0)
 
 
-def test_referee_without_core_looks_once_more() -> None:
-    machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, ranks=(1,))]))
-    looks: list[float] = []
+def test_second_half_begins_when_referee_has_core() -> None:
+    machine, world = loading(MadeKernel(without_core=0.95, faults=[Fault(Kind.LOAD, ranks=(1,))]))
+    machine.outside_share = 0.95
+    first = iter([5.0])
 
     def poll(seconds: float) -> None:
-        looks.append(seconds)
-        machine.clock.sleep(5.0)
+        machine.clock.sleep(next(first, seconds))
 
-    with pytest.raises(Deadline):
-        Awaiting(poll, lambda: False, machine.clock)(world, Kind.LOADED, 1.0)
-    assert len(looks) == 2
+    with pytest.raises(HarnessFailed, match="too busy"):
+        Awaiting(poll, lambda: False, machine.clock, machine.outside)(world, Kind.LOADED, 4.0)
 
 
 def test_answer_that_was_not_due_breaks_protocol() -> None:
