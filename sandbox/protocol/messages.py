@@ -222,7 +222,7 @@ class Draw(Order[Drawn], frozen=True):
     answer = Kind.DRAWN
     seeds: list[int]
     timed: bool
-    """Whether they are timed. Then output arenas must still be poisoned, and inputs are meaningful if upstream's never change."""
+    """Whether they are timed. Then outputs must still be poisoned, and inputs are meaningful if upstream keeps a large one."""
     sides: list[int]
     """The sides whose inputs are filled."""
 

@@ -33,10 +33,10 @@ CACHED_BYTES = 4 << 30
 EXPECTED_BYTES = 1 << 28
 """Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much. More would exceed
 CACHED_BYTES, and then every comparison would allocate memory."""
+LARGE = 1024
+"""Elements of an input from which on it may pay to keep what follows from it; fewer if they are half of all."""
 SPINS = 100
 """Looks at the gate between two looks at the socket."""
-MEANINGFUL = "meaningful"
-"""The distribution of a problem's own inputs: `RankSetting.distribution`."""
 
 
 class TrustedRank(Rank):
@@ -52,7 +52,7 @@ class TrustedRank(Rank):
         self.meaningful: Comparison | None = None
         """For slots with inputs of the problem's own distribution, if the run has another; made when needed."""
         self.constant = False
-        """Whether upstream's inputs are the same in every iteration. Timed ones are meaningful then, else results are kept."""
+        """Whether upstream never changes a large input. Timed inputs are meaningful then, else what follows from it is kept."""
         self.drawn_again: Leaves = {}
         """The last iteration that was drawn to replace another, if it fits."""
         self.drawn_from: dict[int, tuple[int | None, RankSetting]] = {}
@@ -102,12 +102,20 @@ class TrustedRank(Rank):
             if lack := lack_of_memory(error):
                 raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
             raise
-        if self.setting.distribution != MEANINGFUL:
-            two = (self.code.draw(self.setting, seed) for seed in order.seeds[:2])
-            self.constant = not self.comparison.any_rank(bool(_differing(*two)))
+        if self.setting.upstream_arguments:
+            changing = [self.changing(each, order.seeds) for each in (self.setting_of(True), self.setting)]
+            (own, table), (theirs, other) = changing
+            fits = not self.comparison.any_rank(table != other)
+            self.constant = fits and self.comparison.any_rank(bool(own - theirs))
         self.device.free_blocks(CACHED_BYTES)
         self.arenas.filled = max(64, *measurement.out_sizes)
         self.reply(order, measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
+
+    def changing(self, setting: RankSetting, seeds: list[int]) -> tuple[set[str], object]:
+        """The names of the large inputs that differ between two iterations, and the layout of inputs."""
+        first, second = (self.code.draw(setting, seed) for seed in seeds[:2])
+        large = min(LARGE, sum(tensor.numel() for tensor in first.values()) // 2)
+        return {name for name in _differing(first, second) if first[name].numel() >= large}, slots.lay_out(first)[0]
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""
@@ -225,8 +233,8 @@ class TrustedRank(Rank):
 
     def setting_of(self, meaningful: bool) -> RankSetting:
         """The setting from which a new iteration is drawn: the run's own object, unless the distribution is another."""
-        other = meaningful and self.setting.distribution != MEANINGFUL
-        return self.setting.replace(distribution=MEANINGFUL, beside_upstream=True) if other else self.setting
+        other = meaningful and self.setting.upstream_arguments
+        return self.setting.replace(distribution="meaningful", beside_upstream=True) if other else self.setting
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
         """Measures the baseline's usual errors on inputs of the problem's own distribution (collective).

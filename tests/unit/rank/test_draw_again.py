@@ -115,3 +115,14 @@ def test_timed_inputs_differ_where_upstreams_are_constant() -> None:
         found.append(rank.values)
     assert [same(*pair) for pair in itertools.pairwise(found)] == [True, False, False]
     assert rank.comparison_of(0) is rank.meaningful
+
+
+def test_large_inputs_that_upstream_never_changes() -> None:
+    found = {}
+    for slug in ("allreduce", "ddp", "gemm_allreduce"):
+        rank, _ = two_ranks(slug)
+        upstream = rank.setting.replace(distribution="upstream")
+        found[slug] = rank.changing(rank.setting, [SEED, OTHER])[0] - rank.changing(upstream, [SEED, OTHER])[0]
+    assert found["allreduce"] == {"tensor"}
+    assert {"exp_avg_W1", "exp_avg_sq_W2"} <= found["ddp"]
+    assert not found["gemm_allreduce"]
