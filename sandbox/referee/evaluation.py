@@ -32,7 +32,7 @@ from sandbox.timing.stopping_rule import is_sharp
 from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, PreparedSetting
-from sandbox.worlds.failures import Deadline, OutputsLost, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, OutputsLost, WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 
@@ -245,7 +245,7 @@ class Versus:
         self.evaluation = Evaluation(self.sides[0], peaks)
 
     def judge(self) -> Result:
-        """Runs the whole evaluation. Raises as `Evaluation.judge`."""
+        """Runs the whole evaluation. Raises as `Evaluation.judge`, and HarnessFailed if one of two kernels lacks GPU memory."""
         found = []
         for side in self.sides:
             found.append(side.judge())
@@ -259,6 +259,8 @@ class Versus:
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
                 found[blamed] = self.sides[blamed].explain(error)
+        if kind_of(self.run.setting.device).on_gpus and any(verdict is Verdict.OUT_OF_MEMORY for verdict, _ in found):
+            raise HarnessFailed("GPU memory has no room for both kernels", "Run each alone, or choose smaller sizes.")
         return self.result(*found)
 
     def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:

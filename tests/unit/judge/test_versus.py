@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
-from made_machine import MadeMachine
+from made_machine import MadeGpu, MadeMachine
 
 from sandbox.protocol.events import Checked, Contender, PhaseStarted, RankChecked, Result
 from sandbox.protocol.frames import LOST, REUSES, Kind
@@ -16,6 +16,7 @@ from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, RIVAL, Exchange
+from sandbox.worlds.failures import HarnessFailed
 
 SIDES = [("kernel", 0), ("rival", 1)]
 
@@ -104,6 +105,16 @@ def test_a_kernel_that_fails_fails_alone(name: str, side: int, fault: Fault, ver
     found = verdicts(result)
     assert (found[side], found[1 - side]) == (verdict, Verdict.PASS)
     assert (result.speedup, result.baseline_us, result.outcome, result.told) == (None, None, "", "")
+
+
+@pytest.mark.parametrize("after", [0, 30])
+@pytest.mark.parametrize(("name", "side"), SIDES)
+def test_lacking_gpu_memory_blames_neither(name: str, side: int, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MadeGpu, "on_gpus", True)
+    made: dict[str, Any] = {name: MadeKernel(faults=[Fault(Kind.GO, Kind.NO_MEMORY, after=after)])}
+    with pytest.raises(HarnessFailed, match="no room for both"):
+        fought(MadeMachine("made-gpu", **made))
+    assert verdicts(fought(MadeMachine(**made)))[side] is Verdict.OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
