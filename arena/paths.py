@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import sandbox
 from arena.errors import FolderUnwritable, MachineError, why
@@ -171,22 +170,6 @@ def files_in(folder: Path) -> list[Path]:
         advice = f"make it readable, or set {HOME_VARIABLE} to a folder that is"
         raise MachineError(f"cannot read {folder}: {why(error)}", advice) from None
     return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
-
-
-def open_plain(path: Path, follows: bool = True) -> BinaryIO:
-    """Opens a plain file for reading. Never waits, as for a pipe that nobody writes into. follows: also through a link.
-
-    Raises:
-        OSError: it cannot be opened, or is no plain file.
-    """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
-    if not follows and path.is_symlink():
-        raise OSError(errno.ELOOP, "no plain file")
-    file = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "no plain file")
-    return os.fdopen(file, "rb")
 
 
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:

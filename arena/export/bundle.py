@@ -29,7 +29,7 @@ from arena.errors import MachineError, UsageError, why
 from arena.export.inspect_log import write_journal
 from arena.machine.facts import installed_version, this_machine
 from arena.models.budget import Spent
-from arena.paths import NAMED, Paths, files_in, make_folder, open_plain, writing
+from arena.paths import NAMED, Paths, files_in, make_folder, writing
 from arena.records.header import read_header
 from arena.records.index import stored
 from arena.records.run_record import RunRecord, view
@@ -41,7 +41,7 @@ from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
-from sandbox.machine.locked_folder import LockedFolder, remove_leftovers
+from sandbox.machine.locked_folder import LockedFolder, open_plain, remove_leftovers
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 
@@ -126,7 +126,7 @@ def check_files(folder: Path, manifest: Manifest, copies: Mapping[str, Path]) ->
 
 def open_bounded(path: Path, most: int) -> BinaryIO:
     """Opens a plain file of at most `most` bytes for reading. Never blocks. Raises OSError."""
-    file = open_plain(path, follows=False)
+    file = os.fdopen(open_plain(path, os.O_NOFOLLOW), "rb")
     if os.fstat(file.fileno()).st_size > most:
         file.close()
         raise OSError(errno.EFBIG, f"larger than {most} bytes")

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from arena.paths import make_folder, open_plain, writing
+from arena.paths import make_folder, writing
+from sandbox.machine.locked_folder import open_plain
 
 Line = TypeVar("Line")
 
@@ -198,7 +199,7 @@ class RawLine(NamedTuple):
 
 def whole_lines(path: Path) -> Iterator[RawLine]:
     """Yields all whole lines. Another process may be writing the file."""
-    with open_plain(path) as file:
+    with open(open_plain(path), "rb") as file:
         yield from _lines(file, 1)
 
 
@@ -221,7 +222,7 @@ def read_first(path: Path, decode: Callable[[bytes], Line]) -> Line:
     Raises:
         OSError, ValueError: it cannot be read, or is another kind of line.
     """
-    with open_plain(path) as file:
+    with open(open_plain(path), "rb") as file:
         return decode(file.readline(MOST_BYTES + 1))
 
 
@@ -237,7 +238,7 @@ def read_later(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
 
 def last_line(path: Path) -> bytes:
     """Returns the last whole line without its line break, at most its last 64 KiB; empty if there is none."""
-    with open_plain(path) as file:
+    with open(open_plain(path), "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return (file.read().split(b"\n")[:-1] or [b""])[-1]
 
@@ -251,7 +252,7 @@ class Follower:
 
     def more(self, most: int = 2000) -> Iterator[RawLine]:
         """Yields whole lines that were added since, at most `most`. A line is taken when the next one is asked for."""
-        with open_plain(self.path) as file:
+        with open(open_plain(self.path), "rb") as file:
             until = file.seek(self._at) + FOLLOW_BYTES
             for count, line in enumerate(_lines(file, self._number), 1):
                 yield line

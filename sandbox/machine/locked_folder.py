@@ -1,9 +1,14 @@
-"""A temporary folder with a lock. A folder without one is a leftover of a killed process, and can be removed."""
+"""Files in folders that others use as well: plain files, and a temporary folder with a lock.
+
+A temporary folder without its lock is a leftover of a killed process, and can be removed.
+"""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +20,23 @@ WORLD, SELFTEST, CANARY, AGENT, SPECTATOR = (
 """Prefixes of the names of folders for temporary files."""
 YOUNG_SECONDS = 60.0
 """A younger folder may not have its lock yet."""
+
+
+def open_plain(path: Path, flags: int = 0) -> int:
+    """Opens a plain file for reading; returns its descriptor. Never waits, as for a pipe that nobody writes into.
+
+    flags: O_NOFOLLOW refuses a link, O_CREAT makes a missing file.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+    if flags & os.O_NOFOLLOW and path.is_symlink():
+        raise OSError(errno.ELOOP, "no plain file")
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "no plain file")
+    return file
 
 
 class LockedFolder:

@@ -25,6 +25,7 @@ import msgspec
 
 from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
+from sandbox.machine.locked_folder import open_plain
 from sandbox.protocol.events import LeaseHolder, Setting
 
 FOLDER = Path(tempfile.gettempdir())
@@ -278,7 +279,7 @@ def _read(path: Path) -> Note | None:
     """The note in a small plain file; None for anything else."""
     with (
         contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError, ValueError),
-        open(_open_plain(path), "rb") as file,
+        open(open_plain(path, os.O_NOFOLLOW), "rb") as file,
     ):
         note = msgspec.json.decode(file.read(MOST_BYTES), type=Note)
         return note if math.isfinite(note.since) else None
@@ -335,17 +336,8 @@ def _open(path: Path) -> int:
         OSError: it cannot be opened, or is no plain file.
     """
     try:
-        return _open_plain(path)
+        return open_plain(path, os.O_NOFOLLOW)
     except FileNotFoundError:
-        file = _open_plain(path, os.O_CREAT)
+        file = open_plain(path, os.O_NOFOLLOW | os.O_CREAT)
         os.fchmod(file, 0o644)
         return file
-
-
-def _open_plain(path: Path, flags: int = 0) -> int:
-    """Opens a plain file, and no link, for reading. Never waits. Raises OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(f"{path} is no plain file")
-    return file
