@@ -76,7 +76,7 @@ def _jail() -> MachineFinding:
     """Tests which jail profile a referee started now would use. Takes 0.1 s per profile."""
     jail = choose()
     profile = jail.profile
-    why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
+    why = "; ".join(f"profile {name} fails: {reason}" for name, reason in jail.rejected.items())
     found = f"{isolation_words(profile.name)}, profile {profile.name}" + (f" ({why})" if why else "")
     if profile.name == "full":
         return ok("jail", found)
