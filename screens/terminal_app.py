@@ -4,11 +4,10 @@ import asyncio
 import codecs
 import math
 import os
+import select
 import shlex
 import shutil
 import signal
-import sys
-import termios
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from textual.color import Color
 from textual.css.query import NoMatches
 from textual.dom import DOMNode, NoScreen
 from textual.drivers import linux_driver
+from textual.drivers._writer_thread import WriterThread
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
@@ -41,7 +41,6 @@ from screens.actions import key_of
 
 LEAVE_S = 10.0
 """Maximum seconds from a signal to the end of the process. The referee ends by itself when its pipe closes."""
-TERMINAL_CHECK_S = 5.0
 PATIENCE_S = 0.3
 """Seconds that a key waits for the one before it, which may take longer or whose widget may be gone."""
 REPAINT_S = 0.3
@@ -90,6 +89,16 @@ def _read_keys(driver: linux_driver.LinuxDriver) -> None:
                 driver.run_input_thread()
 
 
+def _write_pictures(thread: WriterThread) -> None:
+    """Writes what is drawn, and drops it once the terminal is lost. Textual's thread would end, and its queue fill."""
+    with suppress(OSError), open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as terminal:
+        while (text := thread._queue.get()) is not None:
+            with suppress(OSError):
+                terminal.write(text)
+                if thread._queue.empty():
+                    terminal.flush()
+
+
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
     return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
@@ -128,16 +137,15 @@ class TerminalApp(App[None]):
         """Runs until the app is left, then ends what runs beside the screens. Returns the exit code."""
 
         async def live() -> None:
+            self._end_on_signal()
             try:
                 await self.run_async()
             finally:
                 await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
-        if sys.__stderr__ is not None and sys.__stderr__.write_through:  # PYTHONUNBUFFERED: a signal cuts what is drawn
-            whole = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-            sys.__stderr__ = whole  # type: ignore[misc]
         linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
         linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign, assignment]
+        WriterThread.run = _write_pictures  # type: ignore[method-assign, assignment]
         asyncio.run(live())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to do: ctrl+c needs no traceback
         if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
@@ -149,21 +157,33 @@ class TerminalApp(App[None]):
         """Ends what runs beside the screens."""
 
     def on_mount(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
         signal.signal(signal.SIGTSTP, self._stopped)
         signal.signal(signal.SIGCONT, self._continued)
-        if sys.__stdin__ is not None and sys.__stdin__.isatty():
-            loop = asyncio.get_running_loop()  # asyncio would cancel the app, which could then take the terminal again
-            signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(self._signalled, signal.SIGINT))
-            self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
 
-    def _signalled(self, number: signal.Signals) -> None:
-        """Quits in order. Ends the process after LEAVE_S in any case, because a lost terminal can block that."""
-        last_resort = threading.Timer(LEAVE_S, os._exit, (128 + number,))
-        last_resort.daemon = True
-        last_resort.start()
-        self.exit(return_code=128 + number)
+    def _end_on_signal(self) -> None:
+        """Quits in order after a signal or the loss of the terminal, which a thread awaits: the loop may be blocked."""
+        signals, signalled = os.pipe()
+        poll = select.poll()
+        poll.register(signals, select.POLLIN)
+        numbers = [signal.SIGTERM, signal.SIGHUP]
+        if os.isatty(0):
+            poll.register(0, 0)  # a hang-up only. A shell or make may get the signal and not pass it on
+            numbers.append(signal.SIGINT)  # asyncio would cancel the app, which could then take the terminal again
+        for number in numbers:
+            signal.signal(number, lambda number, _: os.write(signalled, bytes([number])))
+        loop = asyncio.get_running_loop()
+
+        def await_end() -> None:
+            came = [descriptor for descriptor, _ in poll.poll()]
+            number = os.read(signals, 1)[0] if signals in came else signal.SIGHUP
+            if 0 in came and isinstance(self._driver, linux_driver.LinuxDriver):
+                self._driver.exit_event.set()  # its reader would read the end of the file for ever
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(partial(self.exit, return_code=128 + number))
+            time.sleep(LEAVE_S)
+            os._exit(128 + number)
+
+        threading.Thread(target=await_end, daemon=True).start()
 
     def _stopped(self, *_: object) -> None:
         """Stops after ctrl+z. What the signal interrupts may hold the lock that Textual needs to leave the terminal."""
@@ -182,13 +202,6 @@ class TerminalApp(App[None]):
         if getattr(self._driver, "_must_signal_resume", False) and self.is_running and not self._exit:
             self._driver.resume_application_mode()  # type: ignore[union-attr]
         self.refresh()
-
-    def _check_terminal(self) -> None:
-        """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""
-        try:
-            termios.tcgetattr(0)
-        except termios.error:
-            self._signalled(signal.SIGHUP)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -145,14 +147,48 @@ async def test_ctrl_z_waits_for_present_work() -> None:
     assert stopped
 
 
-def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
-    terminal = Terminal([sys.executable, "-P", "-m", "screens", "13"])
+def test_terminal_that_goes_away_takes_app_along(kernel: Path, paths: Paths) -> None:
+    """The app is drawing: a sleeping kernel's phase clock. Its shell waits, as make does, and passes no hang-up on."""
+    shell = ("sh", "-c", 'trap : HUP; "$@"; true', "sh")
+    terminal = Terminal([*shell, sys.executable, "-P", "-m", "screens", "13"])
+    children: list[psutil.Process] = []
     try:
         terminal.wait_for("started)", terminal.started)
+        kernel.write_text("import time\ntime.sleep(100)\n")
+        terminal.wait_for("load", time.monotonic())
+        terminal.send("\x1b[?2026;2$y# unsaved")  # it knows synchronized output: three writes a picture
+        terminal.wait_for("unsaved", time.monotonic())
         children = descendants(terminal.process.pid)
         os.close(terminal.master)
-        assert terminal.process.wait(PATIENCE_S) == 128 + signal.SIGHUP
         all_end(children)
+        assert "# unsaved" in str(Workspace(paths.workspace).draft(kernel))
+    finally:
+        for each in [terminal.process, *children]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+STUCK = """
+import time
+from screens import terminal_app
+
+class Stuck(terminal_app.TerminalApp):
+    def on_ready(self) -> None:
+        print("stuck", file=open("/dev/tty", "w"))
+        time.sleep(1000)
+
+terminal_app.LEAVE_S = 0.2
+Stuck().run_to_end()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_app_whose_loop_is_blocked(number: signal.Signals) -> None:
+    terminal = Terminal([sys.executable, "-c", STUCK])
+    try:
+        terminal.wait_for("stuck", terminal.started)
+        terminal.process.send_signal(number)
+        assert terminal.process.wait(PATIENCE_S) == 128 + number
     finally:
         terminal.process.kill()
 
