@@ -127,7 +127,7 @@ def abandoned_duels(folder: Path) -> list[DuelRecord]:
     for path in files_in(folder):
         with suppress(OSError, ValueError):
             last = ending(path)
-            if isinstance(last, DuelEnded) or (last is None and time.time() - path.stat().st_mtime < SILENT_S):
+            if isinstance(last, DuelEnded) or (last is None and abs(time.time() - path.stat().st_mtime) < SILENT_S):
                 continue
             state = DuelState(read_duel_header(path))
             for event in read_duel(path):

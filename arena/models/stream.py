@@ -302,7 +302,9 @@ def _retry_after(response: httpx.Response) -> float | None:
         return float(value) if float(value) >= 0 else None
     except ValueError:
         pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    read = email.utils.parsedate_to_datetime
+    try:  # this machine's clock may be wrong
+        now = read(date).timestamp() if (date := response.headers.get("date")) else time.time()
+        return max(0.0, read(value).timestamp() - now)
     except (ValueError, TypeError):
         return None

@@ -136,15 +136,16 @@ def start_sweep(paths: Paths, options: str) -> str:
     named = [word.removeprefix("--name=") for word in words if word.startswith("--name=")]
     named += [later for word, later in zip(words, [*words[1:], ""], strict=True) if word == "--name"]
     name = named[-1] if named else new_name()
-    began, log = time.time(), make_folder(paths.sweeps) / f"{Path(name).name}.log"
+    log = make_folder(paths.sweeps) / f"{Path(name).name}.log"
+    journal = log.with_suffix(".jsonl")
+    size, until = journal.exists() and journal.stat().st_size, time.monotonic() + STARTED_S
     with log.open("wb") as file:
         command = [*module_command("screens.main"), "sweep", *words, *([] if named else ["--name", name])]
         sweep = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=Path.cwd()
         )
-    journal = log.with_suffix(".jsonl")
-    while time.time() < began + STARTED_S and sweep.poll() is None:
-        if journal.exists() and journal.stat().st_mtime > began:
+    while time.monotonic() < until and sweep.poll() is None:
+        if journal.exists() and journal.stat().st_size != size:
             return name
         time.sleep(0.05)
     if sweep.returncode:

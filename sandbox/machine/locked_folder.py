@@ -78,7 +78,7 @@ def remove_leftovers(parent: Path, *prefixes: str, killed: str = "") -> int:
     for path in (path for prefix in prefixes for path in parent.glob(prefix + names)):
         with contextlib.suppress(OSError):
             facts = path.lstat()
-            if facts.st_uid != os.geteuid() or (not killed and time.time() - facts.st_mtime < YOUNG_SECONDS):
+            if facts.st_uid != os.geteuid() or (not killed and abs(time.time() - facts.st_mtime) < YOUNG_SECONDS):
                 continue
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

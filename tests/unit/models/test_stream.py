@@ -160,6 +160,8 @@ def test_retry_after_may_be_a_date() -> None:
         found = streaming._retry_after(httpx.Response(429, headers={"retry-after": value}))
         assert found is not None
         assert least <= found <= most
+    ago, then = (email.utils.formatdate(seconds, usegmt=True) for seconds in (1e9, 1e9 + 7))  # by the provider's clock
+    assert streaming._retry_after(httpx.Response(429, headers={"retry-after": then, "date": ago})) == 7
     for value in ("", "-1", "soon"):
         assert streaming._retry_after(httpx.Response(429, headers={"retry-after": value})) is None
 

@@ -162,6 +162,9 @@ def test_a_turn_is_expected_after_those_before_it() -> None:
 
 
 def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
+    paths.sweeps.mkdir(parents=True)
+    (paths.sweeps / "mine.jsonl").touch()
+    os.utime(paths.sweeps / "mine.jsonl", (1 << 33, 1 << 33))  # the clock was set back since
     with pytest.raises(UsageError, match="nobody"):
         start_sweep(paths, "--players nobody --name=mine")
     assert (paths.sweeps / "mine.log").exists()
