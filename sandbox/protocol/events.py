@@ -61,11 +61,7 @@ class Contender(msgspec.Struct, frozen=True):
         return self.kernel_name == "baseline" and not self.source
 
 
-class Command(msgspec.Struct, tag_field="type", frozen=True):
-    """Base of the commands without a kernel."""
-
-
-class Warm(Command, tag="warm", frozen=True):
+class Warm(msgspec.Struct, tag_field="type", tag="warm", frozen=True):
     """Prepare the oracle world and a spare contender world for a setting, before the first run."""
 
     setting: Setting
@@ -97,25 +93,25 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
 
 
-class Calibrate(Command, tag="calibrate", frozen=True):
+class Calibrate(msgspec.Struct, tag_field="type", tag="calibrate", frozen=True):
     """Measure the peaks of this machine for the ranks of the setting. Ends with `Calibrated` or `Fatal`."""
 
     setting: Setting
 
 
-class TimeTransfers(Command, tag="time_transfers", frozen=True):
+class TimeTransfers(msgspec.Struct, tag_field="type", tag="time_transfers", frozen=True):
     """Time transfers between the ranks of the setting. Ends with `TransfersTimed` or `Fatal`."""
 
     setting: Setting
 
 
-class Cancel(Command, tag="cancel", frozen=True):
+class Cancel(msgspec.Struct, tag_field="type", tag="cancel", frozen=True):
     """End the run in progress; it finishes with `Cancelled`."""
 
     run_id: str
 
 
-class Shutdown(Command, tag="shutdown", frozen=True):
+class Shutdown(msgspec.Struct, tag_field="type", tag="shutdown", frozen=True):
     """Kill all worlds and exit. Closing the pipe means the same."""
 
 
@@ -134,6 +130,13 @@ class Event(msgspec.Struct, tag_field="type", frozen=True, kw_only=True):
     """Base of all events. `at` is seconds on the referee's monotonic clock."""
 
     at: float = 0.0
+
+
+class RunEvent(Event, frozen=True, kw_only=True):
+    """Base of the events of a run."""
+
+    run_id: str = ""
+    """Empty where a measurement of this machine waits. The referee's pipe sets that of the run in progress."""
 
 
 class Ready(Event, tag="ready", frozen=True, kw_only=True):
@@ -155,10 +158,9 @@ class WorldChanged(Event, tag="world", frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class RunStarted(Event, tag="run_started", frozen=True, kw_only=True):
+class RunStarted(RunEvent, tag="run_started", frozen=True, kw_only=True):
     """First event of a run."""
 
-    run_id: str
     setting: Setting
     kernel_name: str
     sha256: str
@@ -180,12 +182,9 @@ class LeaseHolder(msgspec.Struct, frozen=True):
         return f"{self.problem} of {self.user}, process {self.pid}, since {clock}"
 
 
-class Waiting(Event, tag="waiting", frozen=True, kw_only=True):
-    """The run waits because another run or profile has its devices; sent again when that changes. Ends with `PhaseStarted`.
+class Waiting(RunEvent, tag="waiting", frozen=True, kw_only=True):
+    """The run waits because another run or profile has its devices; sent again when that changes. Ends with `PhaseStarted`."""
 
-    A measurement of this machine waits with an empty `run_id`."""
-
-    run_id: str
     holder: LeaseHolder | None = None
     """None: not known."""
     place: int = 0
@@ -200,35 +199,31 @@ class Waiting(Event, tag="waiting", frozen=True, kw_only=True):
         return f"{held}; place {self.place} of {self.waiting}" if self.waiting > 1 else held
 
 
-class PhaseStarted(Event, tag="phase_started", frozen=True, kw_only=True):
+class PhaseStarted(RunEvent, tag="phase_started", frozen=True, kw_only=True):
     """A phase began. `limit_s` is its deadline."""
 
-    run_id: str
     phase: str
     limit_s: float
 
 
-class PhaseEnded(Event, tag="phase_ended", frozen=True, kw_only=True):
+class PhaseEnded(RunEvent, tag="phase_ended", frozen=True, kw_only=True):
     """A phase ended without a failure."""
 
-    run_id: str
     phase: str
     seconds: float
 
 
-class RankChecked(Event, tag="rank_checked", frozen=True, kw_only=True):
+class RankChecked(RunEvent, tag="rank_checked", frozen=True, kw_only=True):
     """One rank's outputs were compared (worst iteration so far)."""
 
-    run_id: str
     rank: int
     ok: bool
     outputs: list[OutputError]
 
 
-class Checked(Event, tag="checked", frozen=True, kw_only=True):
+class Checked(RunEvent, tag="checked", frozen=True, kw_only=True):
     """The correctness verdict, before timing."""
 
-    run_id: str
     verdict: Verdict
     seconds: float
     """Since RunStarted."""
@@ -237,10 +232,9 @@ class Checked(Event, tag="checked", frozen=True, kw_only=True):
     """ "match" or "mismatch" under upstream's rule (atol = rtol = 1e-2)."""
 
 
-class Timed(Event, tag="timed", frozen=True, kw_only=True):
+class Timed(RunEvent, tag="timed", frozen=True, kw_only=True):
     """A round is done: both sides ran the same iterations."""
 
-    run_id: str
     round: int
     rounds: int
     """Expected number of all rounds; it may shrink."""
@@ -253,45 +247,40 @@ class Timed(Event, tag="timed", frozen=True, kw_only=True):
     device: Interval | None = None
 
 
-class Log(Event, tag="log", frozen=True, kw_only=True):
+class Log(RunEvent, tag="log", frozen=True, kw_only=True):
     """Text that a rank printed. It is untrusted and may have control characters."""
 
-    run_id: str
     rank: int
     """-1: the referee itself."""
     stream: str
     text: str
 
 
-class Finished(Event, tag="finished", frozen=True, kw_only=True):
+class Finished(RunEvent, tag="finished", frozen=True, kw_only=True):
     """Last event of a run that was judged."""
 
-    run_id: str
     sha256: str
     result: Result
 
 
-class Judged(Event, tag="judged", frozen=True, kw_only=True):
+class Judged(RunEvent, tag="judged", frozen=True, kw_only=True):
     """The verdict so far of a run that goes on measuring. A cancel then ends it with `Finished`."""
 
-    run_id: str
     sha256: str
     result: Result
 
 
-class Cancelled(Event, tag="cancelled", frozen=True, kw_only=True):
+class Cancelled(RunEvent, tag="cancelled", frozen=True, kw_only=True):
     """Last event of a run that was cancelled."""
 
-    run_id: str
     phase: str
     result: Result | None = None
     """A pass without times, if the kernel was found to be correct before."""
 
 
-class Refused(Event, tag="refused", frozen=True, kw_only=True):
+class Refused(RunEvent, tag="refused", frozen=True, kw_only=True):
     """The setting is invalid (sizes, world or dtype), so nothing was judged."""
 
-    run_id: str
     message: str
     advice: str
 

@@ -195,8 +195,10 @@ class EnginePipe:
         self.running, self.cancelled = None, False
 
     def emit(self, event: Any) -> None:
-        """Writes an event."""
+        """Writes an event. One of a run has the id of the run in progress, if it names none."""
         stamped = msgspec.structs.replace(event, at=self.timer.monotonic())
+        if isinstance(event, events.RunEvent) and not event.run_id:
+            stamped = msgspec.structs.replace(stamped, run_id=self.running or "")
         try:
             sys.stdout.buffer.write(events.encode(stamped) + b"\n")
             sys.stdout.buffer.flush()

@@ -57,7 +57,7 @@ class CorrectnessCheck:
         except (Failed, WorldFailed, Deadline) as error:
             verdict, failure = self.explain(error)
         seconds, rule = self.timer.monotonic() - self.started, self.paper_rule() or ""
-        self.emit(Checked(run_id=self.run.run_id, verdict=verdict, seconds=seconds, failure=failure, paper_rule=rule))
+        self.emit(Checked(verdict=verdict, seconds=seconds, failure=failure, paper_rule=rule))
         return verdict, failure
 
     def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
@@ -86,10 +86,10 @@ class CorrectnessCheck:
         """Reports a phase and notes its duration, also when it fails."""
         self.exchange.phase = name
         started = self.timer.monotonic()
-        self.emit(PhaseStarted(run_id=self.run.run_id, phase=name, limit_s=limit))
+        self.emit(PhaseStarted(phase=name, limit_s=limit))
         try:
             yield
-            self.emit(PhaseEnded(run_id=self.run.run_id, phase=name, seconds=self.timer.monotonic() - started))
+            self.emit(PhaseEnded(phase=name, seconds=self.timer.monotonic() - started))
         finally:
             self.seconds[name] = self.timer.monotonic() - started
 
@@ -98,11 +98,11 @@ class CorrectnessCheck:
         now = self.timer.monotonic()
         if active:
             self.compile_started = now
-            self.emit(PhaseStarted(run_id=self.run.run_id, phase="compile", limit_s=COMPILE))
+            self.emit(PhaseStarted(phase="compile", limit_s=COMPILE))
         elif self.compile_started is not None:
             self.seconds["compile"] = self.seconds.get("compile", 0.0) + now - self.compile_started
             self.compile_started = None
-            self.emit(PhaseEnded(run_id=self.run.run_id, phase="compile", seconds=self.seconds["compile"]))
+            self.emit(PhaseEnded(phase="compile", seconds=self.seconds["compile"]))
 
     def paper_rule(self) -> str | None:
         """ "match" or "mismatch" under upstream's rule; None before the first comparison."""

@@ -239,8 +239,8 @@ class Versus:
         rival_kernel = {"source": run.versus.source, "files": run.versus.files}
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, **rival_kernel)
         self.sides = (
-            CorrectnessCheck(run, Exchange(run.run_id, prepared, worlds[0], noting, emit, timer=timer)),
-            CorrectnessCheck(theirs, Exchange(run.run_id, prepared, worlds[1], noting, of_rival, RIVAL, timer)),
+            CorrectnessCheck(run, Exchange(prepared, worlds[0], noting, emit, timer=timer)),
+            CorrectnessCheck(theirs, Exchange(prepared, worlds[1], noting, of_rival, RIVAL, timer)),
         )
         self.evaluation = Evaluation(self.sides[0], peaks)
 

@@ -90,7 +90,7 @@ class Referee:
     def hear(self, world: World, rank: int, text: str) -> None:
         """Reports what a rank printed, if it is the contender's."""
         if self.pipe.running is not None and world is self.contenders.contender:
-            self.emit(events.Log(run_id=self.pipe.running, rank=rank, stream="out", text=text))
+            self.emit(events.Log(rank=rank, stream="out", text=text))
 
     def serve(self) -> None:
         """Serves commands until the engine closes the pipe."""
@@ -188,7 +188,7 @@ class Referee:
             self.contenders.drop_spares()
             self.references.drop()
             world = self.oracle.open(setting)
-            with self.leased(setting, ""):
+            with self.leased(setting):
                 started = self.timer.monotonic()
                 return ask(self.await_all, world, order, limit), self.timer.monotonic() - started
         except UNMEASURED:
@@ -205,14 +205,12 @@ class Referee:
             own = run.is_baseline and run.versus is None
             run = with_sources(run)
             digest = run.kernel.sha256
-            self.emit(
-                events.RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
-            )
+            self.emit(events.RunStarted(setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
             check_setting(run.setting)
             check_files(run)
             if failure := backend_failure(run):
                 result = unjudged_result(Verdict.LOAD_ERROR, failure, self.jail.name, sealed=True)
-                self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
+                self.emit(events.Finished(sha256=digest, result=result))
                 return
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
@@ -236,7 +234,7 @@ class Referee:
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
                 self.emit(events.WorldOffsets(setting=run.setting, masses=learned))
-            self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
+            self.emit(events.Finished(sha256=digest, result=result))
         except Stopped:
             self.pipe.end_run()
             self.oracle.finish_orders(self.poll)
@@ -249,7 +247,7 @@ class Referee:
             self.emit(events.Cancelled(run_id=run.run_id, phase=phase, result=found))
         except SettingRefused as refused:
             self.oracle.drop()
-            self.emit(events.Refused(run_id=run.run_id, message=str(refused).strip(), advice=refused.advice))
+            self.emit(events.Refused(message=str(refused).strip(), advice=refused.advice))
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
             self.oracle.drop()
             self.references.drop()
@@ -259,7 +257,7 @@ class Referee:
             advice = (error.advice if isinstance(error, HarnessFailed) else "") or processes.low_limits()
             text = "" if advice else text
             result = harness_error_result(_phase(evaluation), message, text, self.jail.name, True, advice)
-            self.emit(events.Finished(run_id=run.run_id, sha256=digest, result=result))
+            self.emit(events.Finished(sha256=digest, result=result))
         finally:
             self.pipe.end_run()
             self.end_contenders()
@@ -280,11 +278,11 @@ class Referee:
         """The result after measuring on, if the run asks for it. Ends at any command, and with what was complete."""
         if run.live_s <= 0 or not evaluation.may_measure_on(result):
             return result
-        self.emit(events.Judged(run_id=run.run_id, sha256=digest, result=result))
+        self.emit(events.Judged(sha256=digest, result=result))
         try:
             for sharper in evaluation.measure_on(run.live_s, lambda: bool(self.pipe.commands)):
                 result = self.completed(run, sharper)
-                self.emit(events.Judged(run_id=run.run_id, sha256=digest, result=result))
+                self.emit(events.Judged(sha256=digest, result=result))
         except Stopped:
             self.pipe.cancelled = False
             self.oracle.finish_orders(self.poll)
@@ -304,7 +302,7 @@ class Referee:
         contender = self.contenders.take(run.setting)
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
-            exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
+            exchange = Exchange(prepared, contender, self.await_all, self.emit, timer=self.timer)
             correctness = CorrectnessCheck(run, exchange)
             evaluation = Evaluation(correctness, peaks)
             judge: Callable[[], events.Result] = evaluation.judge
@@ -314,8 +312,8 @@ class Referee:
         if run.rounds != 0:
             evaluation.open_baseline = partial(self.baseline_side, evaluation.correctness)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
-        evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
+        evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s)
+        evaluation.give_way = partial(self.give_way, run.setting)
         return contender, evaluation, judge
 
     def baseline_side(self, correctness: CorrectnessCheck) -> TimedSide:
@@ -337,23 +335,23 @@ class Referee:
                 raise HarnessFailed("the baseline has no room beside this kernel's memory", advice) from failed
         if len(worlds) < count and not loaded:
             text = f"device memory fits {len(worlds)} of {count} reference worlds\n"
-            self.emit(events.Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
-        exchange = Exchange(run.run_id, prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
+            self.emit(events.Log(rank=-1, stream="arena", text=text))
+        exchange = Exchange(prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
         return TimedSide(exchange, worlds)
 
     @contextlib.contextmanager
-    def leased(self, setting: events.Setting, run_id: str, urgency: int = 0, expected_s: float = 0.0) -> Iterator[None]:
+    def leased(self, setting: events.Setting, urgency: int = 0, expected_s: float = 0.0) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
             self.lease = Lease(devices_of(setting), urgency=Urgency(urgency), expected_s=expected_s)
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(self.lease):
-            self._await_turn(self.lease, setting, run_id)
+            self._await_turn(self.lease, setting)
             with self.contenders.spares_stopped():
                 yield
 
-    def _await_turn(self, lease: Lease, setting: events.Setting, run_id: str) -> None:
+    def _await_turn(self, lease: Lease, setting: events.Setting) -> None:
         """Takes a lease, after those whose turn is earlier. Emits the place in the queue when it changes.
 
         Raises:
@@ -364,25 +362,25 @@ class Referee:
         told: events.Waiting | None = None
         while not lease.take(Path(setting.problem_dir).name):
             place, count = lease.place()
-            waiting = events.Waiting(run_id=run_id, holder=lease.holder(), place=place, waiting=count)
+            waiting = events.Waiting(holder=lease.holder(), place=place, waiting=count)
             if told is None or waiting != told:
                 self.emit(waiting)
                 if told is None or waiting.holder not in (None, told.holder):
                     text = f"waiting: another run is timing ({waiting.words})\n"
-                    self.emit(events.Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                    self.emit(events.Log(rank=-1, stream="arena", text=text))
                 told = waiting
             if self.pipe.stopped():
                 raise Stopped
             waited = self.timer.monotonic() - started
             if waited > deadlines.IDLE_LEASE and lease.pass_by_idle():
                 text = f"passed by a lock that {lease.passed} holds without working\n"
-                self.emit(events.Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                self.emit(events.Log(rank=-1, stream="arena", text=text))
                 return
             if waited > longest:
                 raise HarnessFailed(f"waited {longest:.0f} s for another arena that is timing on these devices")
             self.poll(0.1)
 
-    def give_way(self, setting: events.Setting, run_id: str, stop: Callable[[], None]) -> float:
+    def give_way(self, setting: events.Setting, stop: Callable[[], None]) -> float:
         """Lets more urgent runs of this machine go first, if some wait. Returns the seconds that it took.
 
         stop: stops this run's worlds. Called between rounds; asks at most every ASK_S.
@@ -395,7 +393,7 @@ class Referee:
             return 0.0
         stop()
         self.lease.give_way()
-        self._await_turn(self.lease, setting, run_id)
+        self._await_turn(self.lease, setting)
         return self.timer.monotonic() - now
 
     def prepare(self, run: events.Run) -> PreparedSetting:
@@ -404,9 +402,9 @@ class Referee:
             return self.oracle.prepare(run.setting)
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 else 0
         started = self.timer.monotonic()
-        self.emit(events.PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
+        self.emit(events.PhaseStarted(phase="prepare", limit_s=deadlines.PREPARE))
         prepared = self.prepare_setting(run.setting, count)
-        self.emit(events.PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
+        self.emit(events.PhaseEnded(phase="prepare", seconds=self.timer.monotonic() - started))
         return prepared
 
     def prepare_setting(self, setting: events.Setting, count: int) -> PreparedSetting:

@@ -148,7 +148,6 @@ class Exchange:
 
     def __init__(
         self,
-        run_id: str,
         prepared: PreparedSetting,
         contender: World,
         await_all: AwaitAll,
@@ -160,7 +159,6 @@ class Exchange:
         self.side = side
         self.sides = [side]
         """The sides whose inputs are drawn: both while two contenders are timed against each other."""
-        self.run_id = run_id
         self.prepared = prepared
         self.oracle = prepared.world
         self.contender = contender
@@ -404,7 +402,7 @@ class Exchange:
                         verdict, failure = finding.verdict, self.mismatch(rank, finding)
             if note and (self.phase == "check" or not ok):
                 worst = list(self.findings.get(rank, {}).values())
-                self.emit(RankChecked(run_id=self.run_id, rank=rank, ok=ok, outputs=worst))
+                self.emit(RankChecked(rank=rank, ok=ok, outputs=worst))
         return verdict, failure
 
     def require_right(

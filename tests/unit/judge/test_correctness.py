@@ -26,7 +26,7 @@ def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
     pool, setting = machine.pool(), machine.setting()
     stage = pool.oracle.prepare(setting)
     world = pool.contenders.take(setting)
-    exchange = Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
+    exchange = Exchange(stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     return CorrectnessCheck(machine.run(), exchange)
 
 
