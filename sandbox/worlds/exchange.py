@@ -135,8 +135,8 @@ def hand_over_arenas(
 class Failed(Exception):
     """The run ended early: the verdict and the reason."""
 
-    def __init__(self, verdict: Verdict, failure: Failure, side: int = 0) -> None:
-        """side: the number of the kernel at fault, if two run against each other."""
+    def __init__(self, verdict: Verdict, failure: Failure, side: int = CONTENDER) -> None:
+        """side: that of the kernel at fault, CONTENDER or RIVAL."""
         super().__init__(failure.message)
         self.side = side
         self.verdict = verdict
@@ -152,10 +152,10 @@ class Exchange:
         contender: World,
         await_all: AwaitAll,
         emit: Callable[[Any], None],
-        side: int = 0,
+        side: int = CONTENDER,
         timer: TimeSource = time,
     ) -> None:
-        """side: the number of the kernel that these arenas belong to: 0, or 1 for a rival."""
+        """contender: the world of this side; of several references the first. side: CONTENDER, RIVAL or REFERENCE."""
         self.side = side
         self.sides = [side]
         """The sides whose inputs are drawn: both while two contenders are timed against each other."""
