@@ -112,7 +112,7 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
     """
     if (error := _errors_of_finite(got, oracle)) is not None:
         return error
-    sums = torch.zeros(3, dtype=torch.float64, device=got.device)
+    sums = got.new_zeros(3, dtype=torch.float64)
     for _, (difference, o, finite) in _finite_parts(got, oracle):
         sums += torch.stack([finite.sum().to(torch.float64), o.square().sum(), difference.square().sum()])
     count, squares, squares_off = sums.tolist()
@@ -127,7 +127,7 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
 def _errors_of_finite(got: torch.Tensor, oracle: torch.Tensor) -> OwnError | None:
     """Does the same as `errors` in a third of its passes. Returns None if an element is not finite."""
-    squares = torch.zeros(2, dtype=torch.float64, device=got.device)
+    squares = got.new_zeros(2, dtype=torch.float64)
     for _, (y, o) in _parts(got, oracle):
         squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
     here, off = (math.sqrt(each) for each in squares.tolist())
@@ -279,7 +279,7 @@ def _beyond(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The elements beyond their limit, and those whose NaNs or infinities are wrong, or None."""
     scale = _rms(oracle)
-    strange, beyond = (torch.empty(got.numel(), dtype=torch.bool, device=got.device) for _ in range(2))
+    strange, beyond = (got.new_empty(got.numel(), dtype=torch.bool) for _ in range(2))
     for place, (y, o, b, rounded) in _parts(got, oracle, baseline, oracle.to(got.dtype)):
         odd = _nonfinite_differs(y, b) & _nonfinite_differs(y, rounded)
         far = (y - o).abs_() > (o.abs() + scale).mul_(held.max)
@@ -296,7 +296,7 @@ def _beyond(
 
 def _rms(oracle: torch.Tensor) -> float:
     """The RMS of the finite elements; 0 if there are none."""
-    sums = torch.zeros(2, dtype=torch.float64, device=oracle.device)
+    sums = oracle.new_zeros(2, dtype=torch.float64)
     for _, (o,) in _parts(oracle):
         finite = torch.isfinite(o)
         sums += torch.stack([finite.sum().to(torch.float64), torch.where(finite, o, 0.0).square().sum()])

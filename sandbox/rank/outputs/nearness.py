@@ -110,7 +110,7 @@ def _alike(mine: torch.Tensor, its: torch.Tensor, run: range, header: int) -> It
 
 
 def _distance_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_of: LimitsOf) -> torch.Tensor:
-    found = torch.zeros(mine.shape[0], dtype=torch.float64, device=mine.device)
+    found = mine.new_zeros(mine.shape[0], dtype=torch.float64)
     got, expected = slots.Unpacked(mine[0], room), slots.Unpacked(its[0], room)
     if not got.sound or got.structure != expected.structure or len(got.tensors) != len(expected.tensors):
         return found + FAR
