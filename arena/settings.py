@@ -41,7 +41,7 @@ def choices_of(name: str) -> tuple[str, ...]:
     return words.get(name, ())
 
 
-class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True):
     """One model that can write kernels: a table [models.NAME]. It has the name of the key's source, no key."""
 
     provider: Annotated[str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")]
@@ -77,7 +77,7 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     ] = []
 
 
-class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True):
     """An agent program that can play: a table [agents.NAME]. It runs in a jail of its own."""
 
     command: Annotated[
@@ -325,11 +325,7 @@ def save_settings(settings: Settings, paths: Paths) -> None:
     for table, entries in named.items():
         for name, entry in entries.items():
             tables += ["", f"[{table}.{_text(name)}]"]
-            tables += [
-                f"{key} = {_toml(value)}"
-                for key, value in msgspec.to_builtins(entry).items()
-                if value != _unset(type(entry), key)
-            ]
+            tables += [f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(entry).items()]
     for key, found in settings.wrong.items():
         table, _, name = key.partition(".")
         if name not in getattr(settings, table):
@@ -358,12 +354,6 @@ _MODELS_EXPLAINED = (
     '# model = "qwen3-coder"',
     '# base_url = "http://127.0.0.1:8000/v1"',
 )
-
-
-def _unset(schema: type[msgspec.Struct], key: str) -> Any:
-    """Returns the default of a key, which need not be written."""
-    field = next(field for field in msgspec.structs.fields(schema) if field.name == key)
-    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _toml(value: Any) -> str:

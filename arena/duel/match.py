@@ -450,9 +450,7 @@ class MatchAccess(KernelAccess):
                 attempt = len(duel.state.side(side).attempts) + 1
                 duel.tell(events.SideWrote(at=now, side=side, attempt=attempt, text=event.text))
             case Counted(spent=spent):
-                duel.tell(
-                    events.Spending(at=now, side=side, tokens=spent.tokens, usd=spent.usd, estimated=spent.estimated)
-                )
+                duel.tell(view(events.Spending, spent, at=now, side=side))
             case Retried():
                 self.warn(f"asked again in {event.wait_s:.0f} s: {event.reason}")
             case Called():

@@ -169,9 +169,7 @@ def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
     assert kernel.item.judged is not None
     if len(kernel.pooled) == 1:
         return kernel.item
-    judged = msgspec.structs.replace(
-        kernel.item.judged, speedup=kernel.speedup, outcome=kernel.outcome, clock=kernel.clock
-    )
+    judged = msgspec.structs.replace(kernel.item.judged, **fields_of(kernel, "speedup outcome clock"))
     return replace(kernel.item, judged=judged)
 
 
@@ -279,4 +277,4 @@ def _finalist(
         judged = last.judged if last is not None else None
         why = judged.detail if judged is not None else side.left
         found = events.Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
-    return msgspec.structs.replace(found, stopped=side.stopped, usd=side.usd, estimated=side.estimated)
+    return msgspec.structs.replace(found, **fields_of(side, "stopped usd estimated"))
