@@ -249,7 +249,7 @@ def cut(text: str, width: int) -> str:
     for shorter in (whole, whole[:at] if at > 0 and ")" not in whole[at:] else whole):
         if len(shorter) >= _KEPT * len(kept):
             kept = shorter
-    return f"{kept.rstrip(' (+,:;-')}…"
+    return f"{kept.rstrip(' (+,:;·-')}…"
 
 
 def age_words(created: float) -> str:

@@ -133,6 +133,8 @@ def start_sweep(paths: Paths, options: str) -> str:
         words = shlex.split(options)
     except ValueError as error:
         raise UsageError(f"options: {error}", "write them as for `pkb-arena sweep`") from None
+    if not words:
+        raise UsageError("no options: every baseline would run", "name players or problems, or write `--problems all`")
     named = [word.removeprefix("--name=") for word in words if word.startswith("--name=")]
     named += [later for word, later in zip(words, [*words[1:], ""], strict=True) if word == "--name"]
     name = named[-1] if named else new_name()

@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
 
 ADVICE: dict[Verdict, str] = {
     Verdict.PASS: "",
-    Verdict.WRONG_RESULT: "Compare with the baseline on this rank: `pkb-arena show`, or F3 in the app.",
+    Verdict.WRONG_RESULT: "Compare with the baseline on this rank: `pkb-arena show`, or F3 on the kernel screen.",
     Verdict.WRONG_STRUCTURE: "Return the same containers, shapes and dtypes as the baseline, on the same device.",
     Verdict.NONFINITE: "Look for a division by zero, an overflow in the run dtype, or memory that was never written.",
     Verdict.MUTATED_INPUT: "Clone an argument before writing to it. Inputs are read-only.",

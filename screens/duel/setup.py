@@ -210,7 +210,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         if spending and self.query_one("#dollars", Input).value.strip():
             text = f"{who} {'each stop' if len(spending) > 1 else 'stops'} once this is spent"
         elif self._unpriced():
-            text = "without price_in and price_out of its model dollars cannot be limited"
+            text = "dollars cannot be limited: its model has no price_in and price_out"
         elif spending:
             text, warns = f"! no limit: {who} can spend any amount", True
         shown.display = bool(text)

@@ -271,7 +271,7 @@ class KernelHeadline(Widget):
         rows = [
             self._words(number if answer.sign else answer.outcome),
             [(answer.place or answer.support or answer.asks, "foreground")],
-            [(answer.of, "accent") if answer.of else (self.title, "muted")],
+            [(f"{self.title.partition(' ')[0]} · {answer.of}", "accent") if answer.of else (self.title, "muted")],
         ]
         parts = self._fitted(rows[y] if y < HEIGHT else [], width)
         return Strip(parts).adjust_cell_length(width, self.rich_style)

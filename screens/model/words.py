@@ -142,7 +142,9 @@ def _against(session: ModelSession) -> list[tuple[str, str]]:
         return []
     report = session.compared
     if report is None:
-        return [(f"{_origin_name(session)}: no correct kernel to compare   ", "$muted")]
+        best = session.state.best
+        passed = best is not None and best.report is not None and best.report.passed
+        return [(f"{_origin_name(session)}: {'not compared' if passed else 'no correct kernel to compare'}   ", "$muted")]
     told = _speedup(report) or figures.verdict_words(report.verdict)
     style = f"${figures.outcome_style(report.outcome)} bold"
     return [(f"{_origin_name(session)}: ", "$foreground"), (f"{told}   ", style)]

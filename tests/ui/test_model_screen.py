@@ -274,6 +274,8 @@ def test_right_kernel_without_interval_is_too_noisy() -> None:
     noisy = record("r", outcome="too noisy")
     assert model_words._speedup(noisy) == "too noisy"
     kernel = KernelState(1, "", Kernel("pass"), "", Spent(), noisy)
-    session = SimpleNamespace(state=SimpleNamespace(best=kernel, kernels=[kernel]))
+    plan = SimpleNamespace(origin=SimpleNamespace(name="mine.py"))
+    session = SimpleNamespace(state=SimpleNamespace(best=kernel, kernels=[kernel]), plan=plan, compared=None)
     assert model_words.best(session).plain == "✓ PASS · kernel 1"  # no star: nothing was compared
+    assert model_words._against(session)[0][0].strip() == "against mine.py: not compared"  # it was stopped
     assert "★" not in model_words.kernel_line(session, kernel).plain

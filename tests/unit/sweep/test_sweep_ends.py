@@ -170,6 +170,8 @@ def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
     assert (paths.sweeps / "mine.log").exists()
     with pytest.raises(UsageError, match="quot"):
         start_sweep(paths, "--name 'a")
+    with pytest.raises(UsageError, match="problems"):
+        start_sweep(paths, "")
 
 
 @pytest.mark.slow
