@@ -156,10 +156,12 @@ class ArenaApp(TerminalApp):
         if self.theme == self._theme_read:
             return
         if self._keys:  # the next one may show another theme, as in a list, and each takes a second on a busy machine
-            self.set_timer(RESTYLE_S, self.refresh_css)
+            self.set_timer(RESTYLE_S, partial(self.refresh_css, animate=False))
             return
         self._theme_read = self.theme
         super().refresh_css(animate)
+        if self.screen_stack and self.screen not in self.children:  # Textual leaves its menu in the colours before
+            self.stylesheet.update(self.screen, animate)
 
     def get_css_variables(self) -> dict[str, str]:
         """Returns none before the user's theme is known: Textual first asks for those of its default theme."""

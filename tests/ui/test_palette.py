@@ -114,6 +114,9 @@ async def test_palette_begins_with_local_actions_and_their_keys(open_app, until,
         assert "F11        What" in str(commands.get_option_at_index(shown.index("this machine")).hit.match_display)
         first = next(action for action in ACTIONS if action.scope == scope)
         await until(pilot, lambda: f"{first.title:<16}{key_of(first.name, {})}" in screen_text(app))
+        app.theme = "light"  # as the theme under the cursor is shown
+        muted = app.get_theme("light").variables["muted"]
+        await until(pilot, lambda: any(s.style and s.style.color.name == muted for s in commands.render_line(0)))
 
 
 async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> None:
