@@ -143,9 +143,7 @@ def start_sweep(paths: Paths, options: str) -> str:
     size, until = journal.exists() and journal.stat().st_size, time.monotonic() + STARTED_S
     with log.open("wb") as file:
         command = [*module_command("screens.main"), "sweep", *words, *([] if named else ["--name", name])]
-        sweep = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=Path.cwd()
-        )
+        sweep = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
     while time.monotonic() < until and sweep.poll() is None:
         if journal.exists() and journal.stat().st_size != size:
             return name

@@ -1,5 +1,6 @@
 """The texts of the duel screen: head line, status of a player, list of kernels."""
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from arena.duel.card import final_result, final_words, money_words, shortened
@@ -11,7 +12,6 @@ from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens import figures
-from screens.widgets.tables import LEAST_TITLE
 
 MOST_IN_SCORE = 18
 """Most characters of a player's name above the panes, where both names share a row with the title."""
@@ -27,7 +27,8 @@ def title(state: DuelState, width: int) -> Content:
     if header.budget_usd is not None:
         rules += f" · ${header.budget_usd:g} each"
     limits, name = f"   {rules} · {figures.setting_words(header.setting)}", f"{header.problem_id} · {header.title}"
-    name = figures.cut(name, max(width - len(limits) - len("duel  "), LEAST_TITLE))
+    name = figures.cut(name, max(width - len(limits) - len("duel  "), width // 2))
+    limits = figures.cut(limits, width - len("duel  ") - cell_len(name))
     return Content.assemble(("duel  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
 
 

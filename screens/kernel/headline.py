@@ -7,7 +7,6 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
 from textual.renderables.digits import Digits
 from textual.strip import Strip
 from textual.widget import Widget
@@ -18,7 +17,7 @@ from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
-from arena.words.untrusted_text import printable
+from arena.words.untrusted_text import one_line
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.launch_plan import role_words
@@ -81,14 +80,12 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     run, save = key_of("run", keymap), key_of("save", keymap)
     again = f"{run} runs again"
     if state.fatal is not None:
-        return Answer(
-            "! HARNESS ERROR",
-            "warning",
-            support=_line(state.fatal.message),
-            asks=f"{key_of('doctor', keymap)} doctor · {again}",
-        )
+        asks = f"{key_of('doctor', keymap)} doctor · {again}"
+        return Answer("! HARNESS ERROR", "warning", support=one_line(state.fatal.message), asks=asks)
     if state.refused is not None:
-        return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
+        return Answer(
+            "! NOT RUN", "warning", support=one_line(state.refused.message), advice=one_line(state.refused.advice)
+        )
     if state.cancelled_in is not None and state.verdict is Verdict.PASS:
         return Answer("✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", asks=again)
     if state.cancelled_in is not None:
@@ -101,7 +98,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         return Answer(f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness is checked first")
     if verdict is not Verdict.PASS:
         failure = state.failure
-        where = _line(failure.message) if failure else ""
+        where = one_line(failure.message) if failure else ""
         return Answer(
             figures.verdict_words(verdict), figures.verdict_style(verdict),
             big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
@@ -114,7 +111,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     said = headline.outcome if headline is not None else told.outcome if told is not None else ""
     if not said:
         if state.waiting is not None and state.running:
-            return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
+            return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=one_line(state.waiting.words))
         return Answer("✓ PASS", "success", big="✓", support="not timed" if told is not None else "timing…")
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
@@ -125,7 +122,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         noisy = said == TOO_NOISY and state.result
         longer = f"Measure longer ({key_of('measure_on', keymap)})" if noisy else ""
-        speed = figures.measured_words(headline.speedup, said)[2:] if headline else _line(told.told) if told else ""
+        speed = figures.measured_words(headline.speedup, said)[2:] if headline else one_line(told.told) if told else ""
         support = f"{speed} {where}".rstrip()
         return Answer(
             "✓ PASS", "success", words, figures.outcome_style(said),
@@ -147,12 +144,12 @@ def earlier_answer(record: RunRecord, key: str, sha256: str) -> Answer:
     when = f"{same}at {figures.age_words(record.created)} · {key} runs it again"
     words = figures.verdict_words(record.verdict)
     if not record.outcome:
-        support = "not timed" if record.passed else _line(record.detail).partition(";")[0]
+        support = "not timed" if record.passed else one_line(record.detail).partition(";")[0]
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign, speed = record.outcome, figures.outcome_sign(record.outcome), record.interval
     noisy = speed is None or said not in figures.CLEAR  # a large figure would be read as the result
     big = "✓" if speed is None or noisy else f"{figures.factor(speed.median)}x"
-    support = figures.measured_words(speed, said, record.clock) if speed is not None else _line(record.told)
+    support = figures.measured_words(speed, said, record.clock) if speed is not None else one_line(record.told)
     return Answer(
         words, "muted", f"{sign} {outcome_words(said)}", "muted", big, "" if noisy else sign, support, of=when
     )
@@ -176,10 +173,6 @@ def worlds_words(state: RunState) -> str:
 def _listed(words: Sequence[str]) -> str:
     """ "baseline, spare and reference"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def _line(text: str) -> str:
-    return " ".join(printable(text).split())
 
 
 def big_rows(text: str, style: Style) -> tuple[str, str, str]:
@@ -209,19 +202,14 @@ class KernelHeadline(Widget):
             self.answer, self.title, self.meta, self.file = answer, title, meta, file
             self.refresh()
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return HEIGHT
-
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
         if width < 60:
             return self._narrow_line(y, width)
-        left = (self.title, self.meta, self.file)[y] if y < HEIGHT else ""
+        left = (self.title, self.meta, self.file)[y]
         big = self._big_cells(y)
         room = width - sum(segment.cell_length for segment in big) - GAP
-        parts = self._fitted(
-            self._rows()[y] if y < HEIGHT else [], room - min(cell_len(left), room // LEFT_LEAST)
-        )  # the answer has priority
+        parts = self._fitted(self._rows()[y], room - min(cell_len(left), room // LEFT_LEAST))  # the answer has priority
         cells = sum(segment.cell_length for segment in parts)
         left = figures.cut(left, room - cells)
         pad = " " * (room + GAP - cell_len(left) - cells)
@@ -256,7 +244,7 @@ class KernelHeadline(Widget):
     def _big_cells(self, y: int) -> list[Segment]:
         """Row `y` of the big number, with its sign."""
         answer = self.answer
-        if not answer.big or y >= HEIGHT:
+        if not answer.big:
             return [Segment(" ", self.rich_style)]
         style = self._style((answer.outcome_colour if answer.sign else "") or answer.colour)
         sign = f"   {answer.sign or ' '} " if y == 1 else "     "
@@ -273,7 +261,7 @@ class KernelHeadline(Widget):
             [(answer.place or answer.support or answer.asks, "foreground")],
             [(f"{self.title.partition(' ')[0]} · {answer.of}", "accent") if answer.of else (self.title, "muted")],
         ]
-        parts = self._fitted(rows[y] if y < HEIGHT else [], width)
+        parts = self._fitted(rows[y], width)
         return Strip(parts).adjust_cell_length(width, self.rich_style)
 
 

@@ -142,9 +142,9 @@ def _against(session: ModelSession) -> list[tuple[str, str]]:
         return []
     report = session.compared
     if report is None:
-        best = session.state.best
-        passed = best is not None and best.report is not None and best.report.passed
-        return [(f"{_origin_name(session)}: {'not compared' if passed else 'no correct kernel to compare'}   ", "$muted")]
+        passed = any(each.report is not None and each.report.passed for each in session.state.kernels)
+        words = "not compared" if passed else "no correct kernel to compare"
+        return [(f"{_origin_name(session)}: {words}   ", "$muted")]
     told = _speedup(report) or figures.verdict_words(report.verdict)
     style = f"${figures.outcome_style(report.outcome)} bold"
     return [(f"{_origin_name(session)}: ", "$foreground"), (f"{told}   ", style)]

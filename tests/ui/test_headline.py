@@ -173,6 +173,8 @@ async def test_save_during_run_is_queued_at_once(open_app, events, until, screen
     [
         ("all of it", 9, "all of it"),
         ("all of it", 8, "all of…"),
+        ("all_reduce, all_gather", 15, "all_reduce…"),
+        ("all_reduce, all_gather", 8, "all_red…"),
         ("x", 0, ""),
         ("tiny · cpu · M=256", 13, "tiny · cpu…"),
         ("12 wrong (relative RMS error 2)", 20, "12 wrong (relative…"),

@@ -16,7 +16,6 @@ from problems.catalogue import HOME
 from problems.specification import load_problem
 from screens.app import ArenaApp
 from screens.dialogs.questions import Choose, template_sentences
-from screens.figures import cut
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
 from screens.picker.problem_table import ProblemRow, columns_for
@@ -112,14 +111,6 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         await until(pilot, lambda: "solved 3 of 3 · faster 2 · best ▲ 1.50×" in screen_text(app))
         await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
         assert "you" in {key.value for key in app.picker.table.columns}
-
-
-def test_text_that_is_cut_ends_in_ellipsis() -> None:
-    assert cut("all_reduce, all_gather", 15) == "all_reduce…"
-    assert cut("all_reduce, all_gather", 8) == "all_red…"
-    assert cut("Gather equal tensors to one root", 29) == "Gather equal tensors to one…"
-    assert cut("Gather equal tensors to one root", 28) == "Gather equal tensors to one…"
-    assert cut("short", 5) == "short"
 
 
 @pytest.mark.further

@@ -27,7 +27,7 @@ from arena.duel.state import DuelState, after_final, decide, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
-from screens.duel.words import score
+from screens.duel.words import score, title
 
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
 
@@ -88,6 +88,7 @@ def test_best_kernel_is_not_the_luckiest_measurement() -> None:
     assert "1, 2, 3" not in score(duel).plain  # of the player whose best kernel is another
     assert duel.left.best.number == 4
     assert duel.right.best.speedup == Interval(2.1, 1.925, 2.275)
+    assert title(duel, 40).plain.startswith("duel  1 · Sum all-reduce…   1 min")  # half of the row is the problem's
 
 
 def test_agreed_side_can_give_up_but_not_reverse() -> None:

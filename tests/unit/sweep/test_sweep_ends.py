@@ -168,10 +168,9 @@ def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
     with pytest.raises(UsageError, match="nobody"):
         start_sweep(paths, "--players nobody --name=mine")
     assert (paths.sweeps / "mine.log").exists()
-    with pytest.raises(UsageError, match="quot"):
-        start_sweep(paths, "--name 'a")
-    with pytest.raises(UsageError, match="problems"):
-        start_sweep(paths, "")
+    for options, said in (("--name 'a", "quot"), ("", "problems")):
+        with pytest.raises(UsageError, match=said):
+            start_sweep(paths, options)
 
 
 @pytest.mark.slow
