@@ -35,7 +35,7 @@ def serve(orders: socket.socket, device_module: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process never reaps worlds
     try:
         import_ahead(device_module)
-    except ImportError:
+    except Exception:
         _refuse(orders, traceback.format_exc())
         return
     server = os.getpid()

@@ -35,7 +35,7 @@ def import_ahead(device_module: str) -> None:
     # searches frozen objects again, and ranks share their pages.
     gc.disable()
     try:
-        import torch
+        import torch.distributed
     except BaseException as error:
         raise ImportError(f"torch does not load: {type(error).__name__}: {error}") from error
     for module in (*RANKS, device_module):

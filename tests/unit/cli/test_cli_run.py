@@ -217,15 +217,22 @@ def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path, word: str, code
     assert subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=False).returncode == code
 
 
-def test_a_torch_that_does_not_load_is_named(pkb_arena: CommandLine, tmp_path: Path, kernel: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise ImportError('libtorch.so: no such file')\n", "ImportError: libtorch.so: no such file"),
+        ("", "ModuleNotFoundError: No module named 'torch.distributed'"),  # as after an interrupted installation
+    ],
+)
+def test_a_torch_that_does_not_load_is_named(pkb_arena, tmp_path: Path, kernel: Path, text: str, why: str) -> None:
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
+    (tmp_path / "torch" / "__init__.py").write_text(text)
     broken = {"PYTHONPATH": str(tmp_path)}
     done = pkb_arena("run", "13", str(kernel), *CHECKED, **broken)
     assert done.returncode == 3
-    assert "torch does not load: ImportError: libtorch.so: no such file" in done.stdout
+    assert f"torch does not load: {why}" in done.stdout
     found = json.loads(pkb_arena("doctor", "--json", **broken).stdout)
-    assert any("does not load: ImportError: libtorch.so: no such file" in str(finding) for finding in found["findings"])
+    assert any(f"does not load: {why}" in str(finding) for finding in found["findings"])
 
 
 @pytest.mark.parametrize(
