@@ -119,7 +119,8 @@ class Profile:
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
         uid = _uid(caps)
-        names = user_files(uid, uid if os.geteuid() == 0 else os.getegid())
+        hosts = {} if caps is None else {"/etc/hosts": "127.0.0.1 localhost arena\n::1 localhost\n"}
+        names = user_files(uid, uid if os.geteuid() == 0 else os.getegid(), hosts)
         command = _bubblewrap(self.name, readable, filter_fd, devices, caps, hidden, uid, names)
         fds = (*names.values(), *(() if filter_fd is None else (filter_fd,)))
         return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
@@ -165,9 +166,9 @@ def _checkout() -> dict[str, str]:
     return {} if root is None else {thunderkittens.VARIABLE: str(root)}
 
 
-def user_files(uid: int, gid: int) -> dict[str, int]:
-    """Files that name a world's user and group, as descriptors to read them from. torch.compile needs the name."""
-    texts = {"/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n", "/etc/group": f"{USER}:x:{gid}:\n"}
+def user_files(uid: int, gid: int, others: Mapping[str, str]) -> dict[str, int]:
+    """Files that name a world's user and group, and others, as descriptors to read them from. torch.compile needs the name."""
+    texts = {**others, "/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n", "/etc/group": f"{USER}:x:{gid}:\n"}
     files = {}
     for path, text in texts.items():
         files[path] = fd = os.memfd_create("pkb-user")

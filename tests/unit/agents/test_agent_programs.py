@@ -157,9 +157,10 @@ async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: P
 
 
 @pytest.mark.usefixtures("jailed_agents")
-def test_timers_fire_in_its_jail(tmp_path: Path):
+def test_timers_fire_and_names_resolve_in_its_jail(tmp_path: Path):
     """Bun ends if it gets no timerfd. Worlds get none: see the self-test of the jail."""
-    text = """import ctypes, os, signal, subprocess
+    text = """import ctypes, os, signal, socket, subprocess
+assert socket.gethostbyname("localhost") == socket.gethostbyname(socket.gethostname())
 assert ctypes.CDLL(None).timerfd_create(1, 0) >= 0
 assert subprocess.run(["timeout", "0.1", "sleep", "60"]).returncode == 124
 os.openpty()
