@@ -98,7 +98,11 @@ def torch_fault() -> str:
     """Why the installed torch cannot be imported, in one line; empty if it can. Takes 1 to 2 s."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", "import torch.distributed"], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-P", "-c", "import torch.distributed"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -184,6 +184,10 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
     )
 
 
+BESIDE_BIN = ("lib", "lib64", "libexec", "src", "dist", "node_modules", "package.json")
+"""Where a program in a folder `bin` has the rest of its package."""
+
+
 def installation(program: Path) -> tuple[list[str], list[Path]]:
     """Returns the words that start a program, and the paths that it reads: itself, its package and its interpreter.
 
@@ -194,7 +198,7 @@ def installation(program: Path) -> tuple[list[str], list[Path]]:
     if packages := [parent for parent in program.parents if parent.name == "node_modules"]:
         needed.append(packages[-1])  # with the packages that it depends on
     elif program.parent.name == "bin" and program.parents[1] != Path.home():
-        needed.append(program.parents[1] / "lib")
+        needed += [program.parents[1] / name for name in BESIDE_BIN]
     if program.suffix == ".py":
         return [PYTHON, str(program)], _there(needed)
     with program.open("rb") as file:
@@ -202,8 +206,11 @@ def installation(program: Path) -> tuple[list[str], list[Path]]:
     words = shlex.split(first[2:].decode(errors="replace")) if first.startswith(b"#!") else []
     if not words:
         return [str(program)], _there(needed)
+    variables: list[str] = []
     if Path(words[0]).name == "env":
         words = [word for word in words[1:] if word != "-S"]
+        while words and "=" in words[0]:
+            variables.append(words.pop(0))
     found = shutil.which(words[0]) if words else None
     if found is None:
         raise UsageError(f"{program} needs {' '.join(words)!r}, which is not installed", "install it")
@@ -215,7 +222,7 @@ def installation(program: Path) -> tuple[list[str], list[Path]]:
         if (environment / "pyvenv.cfg").is_file():
             needed.append(environment)
             start = str(environment / "bin" / Path(found).name)
-    return [start, *words[1:], str(program)], _there(needed)
+    return [*(["/usr/bin/env", *variables] if variables else []), start, *words[1:], str(program)], _there(needed)
 
 
 def _there(paths: list[Path]) -> list[Path]:

@@ -258,11 +258,13 @@ def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.
     """Also under a prefix of one's own, where npm puts packages, and where a virtual environment is."""
     modules, environment, sibling = tmp_path / "npm/lib/node_modules", tmp_path / "venv", tmp_path / "own"
     texts = {
-        modules / "@me/agent/bin/agent.js": "#!/usr/bin/env -S node --quiet\n",
+        modules / "@me/agent/bin/agent.js": "#!/usr/bin/env -S A=b node --quiet\n",
         environment / "bin/agent": f"#!{environment}/bin/python3\n",
         environment / "pyvenv.cfg": "",
         sibling / "bin/agent.py": "",
         sibling / "lib/real.py": "",
+        sibling / "dist/real.js": "",
+        sibling / "secrets": "",
         sibling / "tools/agent.py": "",
         tmp_path / "nodes/node": "",
     }
@@ -274,11 +276,11 @@ def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", str(tmp_path / "nodes"), prepend=os.pathsep)
     script = modules / "@me/agent/bin/agent.js"
     node = tmp_path / "nodes/node"
-    assert installation(script) == ([str(node), "--quiet", str(script)], [script, modules, node])
+    assert installation(script) == (["/usr/bin/env", "A=b", str(node), "--quiet", str(script)], [script, modules, node])
     start, needed = installation(environment / "bin/agent")
     assert start == [f"{environment}/bin/python3", f"{environment}/bin/agent"]
     assert environment in needed
-    assert installation(sibling / "bin/agent.py")[1] == [sibling / "bin/agent.py", sibling / "lib"]
+    assert installation(sibling / "bin/agent.py")[1] == [sibling / "bin/agent.py", sibling / "lib", sibling / "dist"]
     assert installation(sibling / "tools/agent.py")[1] == [sibling / "tools/agent.py"]
 
 
