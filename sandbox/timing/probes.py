@@ -30,9 +30,9 @@ PAPER = "paper"
 """The preset whose inputs are upstream's."""
 WANTED_MEANINGFUL, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
 """Probes of each kind in a run, for each kernel."""
-SHARES = 0.15, 0.5
-"""Shares of the batches that become probes while some are due, with one kernel and with two. A duel has twice the probes and few
-pairs, which take longer: its verdict would wait for the others."""
+SHARE, SHARE_OF_TWO, TIMED_FIRST = 0.15, 0.5, 8
+"""Share of the batches that become probes while some are due; in a duel, the share after so many batches. It has twice the probes
+and few pairs, which take longer: its verdict would wait for the others. The first pairs suffice for a clear difference."""
 MOST_TRIES, MOST_HELD_TRIES, MOST_UNFIT_TRIES = 30, 10, 8
 """Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped.
 It is also repeated if no other inputs fit, up to the third number."""
@@ -105,6 +105,8 @@ class Probes:
         due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
         self._wanted = meaningful, *due
         self._sleep_seconds = SPIN_SECONDS if turns.kind.has_gate else SLEEP_SECONDS
+        self._drawn = 0
+        """Batches that were probes or timed while probes were due."""
         self.renew()
 
     def renew(self) -> None:
@@ -133,14 +135,18 @@ class Probes:
 
     def draw(self, calls: int) -> Probe | None:
         """Draws a probe, or None if this batch of `calls` calls is timed."""
-        if not self.left(calls) or not (self.hurry or self.chance.random() < SHARES[len(self.due) - 1]):
+        if not self.left(calls):
+            return None
+        self._drawn += 1
+        share = SHARE_OF_TWO if len(self.due) > 1 and self._drawn > TIMED_FIRST else SHARE
+        if not self.hurry and self.chance.random() >= share:
             return None
         found = [
             Probe(side, due, kind)
             for side, due in zip(self.turns.kernels, self.due, strict=True)
             for kind in self._kinds(due, calls)
         ]
-        return self.chance.choice(found) if found else None
+        return self.chance.choice(found)
 
     def _kinds(self, due: Due, calls: int) -> list[str]:
         """The kinds that are due, have tries left, and can run in a batch of this many calls."""

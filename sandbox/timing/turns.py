@@ -37,6 +37,8 @@ WELL_COMPARED, SELDOM_COMPARED = 12, 16
 """Iterations of timed pairs that are compared with the oracle unless they have the reference's bits, one of each pair. After them
 it is one for so many pairs on average, drawn at random. All others need only be near the reference's outputs. The oracle of a
 large problem takes 30 ms."""
+FIRST_CYCLES = 2
+"""Batches of each reference that show offsets in a duel: until then two references run each pair's iterations."""
 READY_SECONDS = 0.05
 """Usual limit to assemble a batch, untimed calls left out. Time beyond it is subtracted from the run's elapsed time."""
 READY_TIMES = 2.0
@@ -149,10 +151,8 @@ class Turns:
         They are a reference, and each kernel that reuses memory: its outputs are copied in less time.
         """
         number = turn % len(self.references.worlds)
-        indices = zip(self.sides, (RIVAL_INDEX, CONTENDER_INDEX), strict=True)
-        reusing = [
-            (side, side.worlds[0], index) for side, index in indices if side in self.kernels and side.exchange.reuses
-        ]
+        kernels = zip(reversed(self.kernels), (CONTENDER_INDEX, RIVAL_INDEX), strict=False)
+        reusing = [(side, side.worlds[0], index) for side, index in kernels if side.exchange.reuses]
         return [(self.references, self.references.worlds[number], number), *reusing]
 
     @property
@@ -470,14 +470,15 @@ class Turns:
         return ran
 
     def _run_references(self, timed: Sequence[int], calls: int, run: RunBatch) -> list[ReferenceBatch]:
-        """Has references, one after another, run the iterations that two kernels have run."""
-        found = []
-        calls = calls or timed[-1] + 1 - timed[0]
-        for first in timed[::calls]:
-            cycle, number = divmod(self._compared[run], len(self.references.worlds))
-            self._compared[run] += 1
-            seconds = run(self.references, self.references.worlds[number], Batch(first, calls), cycle)
-            found.append((number, seconds / calls * 1e6, self.cores(cycle)))
+        """Has references, one after another, run the iterations that two kernels have run; the first twice, for offsets soon."""
+        found, worlds = [], self.references.worlds
+        size = calls or timed[-1] + 1 - timed[0]
+        few = calls > 0 and self._compared[run] < FIRST_CYCLES * len(worlds)
+        for first in [*timed[::size]] * (1 + few):
+            cycle, number = divmod(self._compared[run], len(worlds))
+            self._compared[run] += calls > 0
+            seconds = run(self.references, worlds[number], Batch(first, size), cycle)
+            found.append((number, seconds / size * 1e6, self.cores(cycle)))
         self.stop_all()
         return [ran for ran in found if ran[1] < math.inf]
 

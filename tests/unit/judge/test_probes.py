@@ -104,7 +104,7 @@ def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(rounds, "finish", lambda: None)
         rounds.measure()
     noops = [len(found) for found in rounds.call.noop.values()]
-    assert 0 < rounds.probes.left(rounds.calls) < 7
+    assert 0 < rounds.probes.left(rounds.calls) < 9
     rounds.finish()
     assert noops == [len(found) for found in rounds.call.noop.values()]
 

@@ -211,7 +211,7 @@ def test_references_run_all_iterations_of_duels(device: str, queues: int) -> Non
     assert all(set(order.slots) | set(order.beside) <= slots for order in compared)
     for clock, wanted in ((rounds.call, True), (rounds.device, queues > 3)):
         found = [number for number, *_ in clock.beside]
-        assert len(found) == wanted * len(clock.raw)
+        assert len(clock.raw) * wanted <= len(found) <= (len(clock.raw) + 4) * wanted
         assert all(number != following for number, following in itertools.pairwise(found))
     assert bool(rounds.device.raw) == (device == "made-gpu")
 
