@@ -34,7 +34,7 @@ EXPECTED_BYTES = 1 << 28
 """Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much. More would exceed
 CACHED_BYTES, and then every comparison would allocate memory."""
 LARGE = 1024
-"""Elements of an input from which on it may pay to keep what follows from it; fewer if they are half of all."""
+"""Least elements of a large input, or half of all. A kernel could save time by keeping what it has computed from one."""
 SPINS = 100
 """Looks at the gate between two looks at the socket."""
 
@@ -52,7 +52,7 @@ class TrustedRank(Rank):
         self.meaningful: Comparison | None = None
         """For slots with inputs of the problem's own distribution, if the run has another; made when needed."""
         self.constant = False
-        """Whether upstream never changes a large input. Timed inputs are meaningful then, else what follows from it is kept."""
+        """Whether upstream draws a large input alike in every iteration. Timed inputs are then the problem's own draws."""
         self.drawn_again: Leaves = {}
         """The last iteration that was drawn to replace another, if it fits."""
         self.drawn_from: dict[int, tuple[int | None, RankSetting]] = {}
