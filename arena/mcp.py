@@ -20,19 +20,17 @@ from arena.players.player import MCP, Task, user_name
 from arena.players.prompt import shared_sources
 from arena.players.tools import ToolArguments
 from arena.records.index import Answer, Store, stored
-from arena.records.report_text import where_words
+from arena.records.report_text import brief_speed, where_words
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
-from arena.words.headline import WHERE, outcome_words
 from arena.workspace.agents_page import problem_page
 from arena.workspace.named_kernels import house_source, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.timing.conclusion import ends
 
 HISTORY = 50
 """Most runs that `history` returns."""
@@ -139,7 +137,7 @@ class ArenaTools:
         for heading, found in categories.items():
             if category in ("", heading):
                 lines.append(heading)
-                lines += [f"  {row.id:>3}  {row.slug}  {_best(best.get(row.id))}".rstrip() for row in found]
+                lines += [f"  {row.id:>3}  {row.slug}  {brief_speed(best.get(row.id))}".rstrip() for row in found]
         return "\n".join(lines)
 
     async def _judged(self, problem: Problem, wanted: ToolArguments, kernel: Kernel, timed: bool) -> str:
@@ -181,16 +179,8 @@ def _shown(problem: Problem) -> str:
     return "\n\n".join([problem_page(problem), *beside])
 
 
-def _best(entry: RunRecord | None) -> str:
-    return "" if entry is None else f"{entry.median:.2f}x {_outcome(entry)}"
-
-
-def _outcome(entry: RunRecord) -> str:
-    return f"{outcome_words(entry.outcome)} {WHERE[entry.clock or 'call']}"
-
-
 def _row(entry: RunRecord) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
-    speed = f" {found.median:.2f}x {ends(found)} {_outcome(entry)}" if (found := entry.interval) else ""
+    said = f"{entry.verdict} {brief_speed(entry)}".rstrip()
     voided = f"  {entry.voided.words}" if entry.voided else ""
-    return f"{when}  {entry.verdict}{speed}  {where_words(entry)}  {entry.sha256[:12]}{voided}"
+    return f"{when}  {said}  {where_words(entry)}  {entry.sha256[:12]}{voided}"

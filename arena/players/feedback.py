@@ -6,10 +6,9 @@ from pathlib import Path
 
 from arena.models.conversation import Conversation, Message, fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
-from arena.records.report_text import ELSEWHERE, HARNESS, facts, told_parts
+from arena.records.report_text import ELSEWHERE, HARNESS, brief_speed, facts, told_parts
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
-from arena.words.headline import WHERE, outcome_words
 from arena.words.untrusted_text import one_line, printable
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -76,10 +75,7 @@ def attempt_row(attempt: Attempt) -> str:
     if report is None:
         return f"- {attempt.step}: no kernel ({one_line(attempt.answer.reason)})"
     if attempt.passed:
-        speed = "not timed"
-        if attempt.speedup is not None:
-            speed = f"{attempt.speedup:.2f}x, {outcome_words(report.outcome)} {WHERE.get(report.clock, '')}".rstrip()
-        return f"- {attempt.step}: PASS, {speed}"
+        return f"- {attempt.step}: PASS, {brief_speed(report) or 'not timed'}"
     failure = report.failure
     why = f": {_quoted(failure.message, 160)}" if failure is not None else ""
     return f"- {attempt.step}: {report.verdict}{why}"

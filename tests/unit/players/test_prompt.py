@@ -243,7 +243,7 @@ def test_earlier_attempts_and_best_kernel_are_shown_again() -> None:
         attempt(3, Verdict.CRASH, printed="[rank 0] here"),
     ]
     text = next_turn(ASK, attempts).messages[-1].content
-    assert "- 2: PASS, 1.40x, faster" in text
+    assert "- 2: PASS, ▲ 1.40× [" in text
     assert "Your best kernel so far (attempt 2)" in text
     assert "return 2" in text
     assert "[rank 0] here" in text
