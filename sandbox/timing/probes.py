@@ -159,13 +159,13 @@ class Probes:
         }
         return [kind for kind, is_due in found.items() if is_due]
 
-    def run(self, probe: Probe, batch: Batch, seconds: float, turn: int) -> None:
-        """Runs a probe. seconds: time of a call; turn: as for timed batches."""
+    def run(self, probe: Probe, batch: Batch, seconds: float) -> None:
+        """Runs a probe. seconds: time of a call."""
         side, due, kind = probe
         world = side.worlds[0]
         if kind == "meaningful":
             self.draw_meaningful(side, due, batch)
-        self.turns.get_ready(side, world, batch, turn)
+        self.turns.get_ready(side, world, batch, self.turns.turn_of(batch))
         with self.turns.watched(self.turns.stopped_kernels(world)):
             if kind == "apart":
                 self._start_apart(side, world, batch)

@@ -309,6 +309,7 @@ class Rounds:
         belong to the measurement. Returns whether a pair was timed.
         """
         self.turns.check_memory()
+        self.turns.cycle = self.done // len(self.turns.baseline_side.worlds)
         started = self.timer.monotonic()
         most = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         places = self.affordable_pairs if counts else max(1, min(most, self.probes.left(self.calls)))
@@ -324,8 +325,7 @@ class Rounds:
         for place in range(places):
             batch = Batch(place * self.calls, self.calls)
             if self.call.raw and (probe := self.probes.draw(self.calls)):
-                self._turn += 1
-                self.probes.run(probe, batch, self.seconds[probe.side is self.turns.contender_side], self._turn)
+                self.probes.run(probe, batch, self.seconds[probe.side is self.turns.contender_side])
                 continue
             pairs = self.pairs(batch)
             self.call.raw += pairs if counts else []
@@ -369,16 +369,16 @@ class Rounds:
         """
         self._turn += 1
         baseline, contender = self.turns.sides
-        cores = batch.first // batch.calls + self.done // len(baseline.worlds)  # the same for a cycle of references
+        turn = self.turns.turn_of(batch)
         numbers = self.references if references is None else references
         order: list[int | None] = [*numbers, None]  # None: the contender
         self.turns.random.shuffle(order)
         us = {}
         for number in order:
             side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
-            us[number] = self.turns.timed(side, world, batch, cores) / batch.calls * 1e6
+            us[number] = self.turns.timed(side, world, batch, turn) / batch.calls * 1e6
         before = order[: order.index(None)]
-        where = batch.calls, self.done, self._turn, self.turns.cores(cores), self.turns.elapsed_s
+        where = batch.calls, self.done, self._turn, self.turns.cores(turn), self.turns.elapsed_s
         return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:

@@ -91,7 +91,7 @@ class SingleCalls:
             for place in range(at_once):
                 batch = Batch(place, 1)
                 if drawn := self.probes.draw(1):
-                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.contender_side], place)
+                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.contender_side])
                     continue
                 self.pairs += pairs_of(batch)
                 timed.append(place)

@@ -119,6 +119,8 @@ class Turns:
         """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
+        self.cycle = 0
+        """Number of cycles of the references so far, of end-to-end timing."""
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
@@ -224,6 +226,10 @@ class Turns:
         for rank, share in enumerate(self._shares):
             if len(share) > 1:
                 world.processes.pin(rank, [placement.core_in_turn(share, turn)] if self.pins else share)
+
+    def turn_of(self, batch: Batch) -> int:
+        """The turn of a batch, the same in every world: a kernel must not know by its cores whether this is a probe."""
+        return batch.first // batch.calls + self.cycle
 
     def cores(self, turn: int) -> int:
         """A number for the cores of a turn: equal numbers mean equal cores."""

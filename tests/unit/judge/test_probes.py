@@ -7,6 +7,7 @@ import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
+from sandbox.machine.placement import core_in_turn
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
@@ -26,8 +27,10 @@ from sandbox.timing.probes import (
     WANTED_HELD,
     WANTED_MEANINGFUL,
     WANTED_REPLACED,
+    Probe,
 )
 from sandbox.timing.rounds import Rounds
+from sandbox.timing.turns import Batch
 from sandbox.worlds.exchange import CONTENDER, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.world import BEGIN_SECONDS, World
@@ -352,16 +355,20 @@ def test_one_rank_has_no_peers_to_lag() -> None:
     assert not redrawn(machine, alone=True)
 
 
-def test_probes_leave_no_sample() -> None:
+def test_probes_use_usual_cores_and_leave_no_sample() -> None:
     machine = made()
     rounds = machine.rounds()
+    rounds.turns._shares = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    pins = machine.processes(rounds.turns.contender_side.worlds[0]).pins
     compared: list[int] = []
     run = rounds.probes.run
 
-    def noting(*arguments) -> None:
-        before = len(rounds.call.raw)
-        run(*arguments)
+    def noting(probe: Probe, batch: Batch, seconds: float) -> None:
+        before, pinned = len(rounds.call.raw), len(pins)
+        run(probe, batch, seconds)
         compared.append(len(rounds.call.raw) - before)
+        turn = batch.first // batch.calls + rounds.done // len(rounds.turns.baseline_side.worlds)
+        assert pins[pinned] == (0, [core_in_turn(range(4), turn)])
 
     rounds.probes.run = noting  # type: ignore[method-assign]
     rounds.measure()
