@@ -13,9 +13,12 @@ RUNS = 300
 """Simulated runs of each case."""
 
 
-@pytest.mark.parametrize(
+noises = pytest.mark.parametrize(
     "noises", [(QUIET, CONTENTION), pytest.param(MODELS, marks=[pytest.mark.slow, pytest.mark.further])]
 )
+
+
+@noises
 def test_identical_code_is_called_in_one_percent(noises):
     rows = list(identical(RUNS, noises))
     assert len(rows) == len(noises)
@@ -23,9 +26,9 @@ def test_identical_code_is_called_in_one_percent(noises):
     assert np.mean([row.wrong for row in rows]) <= 0.01
 
 
-@pytest.mark.slow
-def test_known_differences_are_inside_and_called():
-    rows = list(differences(RUNS // 6))
+@noises
+def test_known_differences_are_inside_and_called(noises):
+    rows = list(differences(RUNS // 6, noises))
     assert conclude(rows).sound, [row for row in rows if row.fault]
     assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5)
     assert all(row.called >= 0.98 for row in rows if row.difference == 9.0)

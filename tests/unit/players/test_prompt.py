@@ -76,7 +76,8 @@ def test_prompt_has_all_that_kernel_author_needs(paths: Paths) -> None:
     assert "${" not in text.replace("${n}", "")
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.problems)])
+@pytest.mark.problems
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_every_problem_has_a_prompt(paths: Paths, device: str) -> None:
     for problem in CATALOGUE.problems:
         text = str(prompt(problem.slug, paths, device))
