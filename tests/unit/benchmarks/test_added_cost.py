@@ -90,11 +90,6 @@ def test_truth_of_device_cost_is_what_kernel_found() -> None:
     assert row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), None).truth == pytest.approx(20 / 24)
 
 
-def test_a_cost_that_may_hide_has_no_truth() -> None:
-    row = row_of(run(1.0, 1.0, "even"), AddedCost("host", 0.2, ""), None)
-    assert (row.truth, row.holds) == (None, None)
-
-
 def test_runs_of_one_cost_come_to_a_line() -> None:
     rows = [on_host(0.83), on_host(0.9), on_host(0.99, outcome="even")]
     line = "host 20 %, expected: end-to-end; slower 2 of 3 (end-to-end 2, device time 0); "

@@ -5,7 +5,7 @@ from stored_runs import run_row
 
 from benchmarks.rows import REFUSED, RunRow
 from benchmarks.tables.precision import SECONDS, points
-from benchmarks.tables.same_code import conclude, is_too_noisy, summary
+from benchmarks.tables.same_code import conclude
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.protocol.result import Batches, Samples
 
@@ -17,15 +17,6 @@ def itself(outcome: str, call: tuple[float, float, float] = NARROW, verdict: str
     times = Microseconds(call=40.0, device=20.0) if verdict == "PASS" else None
     device = Interval(1.001, 0.99, 1.01)
     return run_row(verdict, outcome, Interval(*call), device, id=problem, kernel="baseline", baseline_us=times)
-
-
-def test_runs_of_one_problem_come_to_a_line():
-    rows = [itself("even"), itself("slower", (0.95, 0.93, 0.98)), itself("", verdict="TIMEOUT")]
-    assert summary(rows) == (
-        "2 of 3 passed: 0 faster, 1 slower, 1 even, 0 too noisy; "
-        "call 0.9500 to 1.0100, 1 inside 1 of 2 intervals, ±2.55 %; "
-        "device 1.0010 to 1.0010, 1 inside 2 of 2 intervals, ±1 %"
-    )
 
 
 def test_runs_add_up_to_shares_by_clock():
@@ -54,11 +45,6 @@ def test_failed_or_faster_run_is_fault_unless_refused():
     assert not itself("slower", (0.95, 0.93, 0.98)).fault
     assert conclude([itself("", verdict=REFUSED)]).sound
     assert conclude([]).lines == []
-
-
-def test_half_of_the_runs_may_be_too_noisy():
-    assert not is_too_noisy([itself("even"), itself("too noisy", WIDE)])
-    assert is_too_noisy([itself("even"), itself("too noisy", WIDE), itself("too noisy", WIDE)])
 
 
 def pairs(count: int, every_s: float, us: float) -> list[Batches]:

@@ -6,13 +6,12 @@ import pytest
 from damage import Flip, flips
 from fixed_examples import examples
 from hypothesis import given
-from hypothesis import strategies as st
 
 import arena
 from arena.cli.duel import duel_line
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
-from arena.duel.journal import duel_records, ending, ratings, read_duel, read_duel_header, read_duels
+from arena.duel.journal import ending, ratings, read_duel, read_duel_header, read_duels
 from arena.duel.state import DuelState
 
 WHOLE = (Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl").read_bytes()
@@ -25,15 +24,6 @@ def written(folder: Path, data: bytes) -> Path:
     path = folder / "d.jsonl"
     path.write_bytes(data)
     return path
-
-
-@examples(100)
-@given(st.integers(0, len(WHOLE)))
-def test_unfinished_duel_has_its_events_and_no_winner(tmp_path: Path, length: int) -> None:
-    path = written(tmp_path, WHOLE[:length])
-    whole = WHOLE[:length].count(b"\n")
-    assert list(read_duel(path)) == EVENTS[: max(whole - 1, 0)]
-    assert [record.ended for record in duel_records(tmp_path)] == ([EVENTS[-1]] if whole > len(EVENTS) else [])
 
 
 @examples(200)

@@ -353,18 +353,6 @@ async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> No
         await make_match(model, fixed("pass", "b")).play()
 
 
-async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
-    match = make_match(fixed("wait", "a"), fixed("pass", "b"))
-    playing = asyncio.create_task(match.play())
-    await comes_true(lambda: match.state.left.last is not None)
-    playing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await playing
-    assert isinstance(told(match, paths)[-1], Abandoned)
-    assert duel_records(paths.duels) == []
-    assert engine.running is None
-
-
 async def test_duel_that_is_left_in_final_is_listed(
     make_match: MakeMatch, paths: Paths, pkb_arena: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

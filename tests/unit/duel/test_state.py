@@ -122,16 +122,6 @@ def test_a_verdict_belongs_to_its_attempt() -> None:
     assert duel.left.attempts[1].judged is None
 
 
-def test_the_clock_stands_still_while_paused() -> None:
-    duel = state(Paused(at=10.0))
-    assert duel.stage == "paused"
-    assert duel.remaining(30.0) == 50.0
-    duel.apply(Resumed(at=40.0))
-    assert duel.stage == "playing"
-    assert [duel.clock(at) for at in (5.0, 10.0, 25.0, 41.0)] == [5.0, 10.0, 10.0, 11.0]
-    assert duel.remaining(1000.0) == 0.0
-
-
 def test_second_pause_and_resume_without_one_change_nothing() -> None:
     duel = state(Resumed(at=1.0), Paused(at=10.0), Paused(at=20.0), Resumed(at=30.0), Resumed(at=40.0))
     assert duel.clock(50.0) == 30.0

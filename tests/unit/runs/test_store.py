@@ -317,21 +317,6 @@ def test_the_last_note_of_a_revision_counts(tmp_path: Path) -> None:
     assert read_notes(tmp_path) == {A: "ring=2 and [b]", B: ""}
 
 
-def test_a_killed_writer_loses_no_note(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from arena.records.run_table import write_note\n"
-        "for n in range(10000): write_note(Path(sys.argv[1]), f'{n:064}', 'x' * 300); print(n, flush=True)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
-        said = [writer.stdout.readline() for _ in range(5)]
-        writer.kill()
-        said += writer.stdout.readlines()
-    whole = len([line for line in said if line.endswith("\n")])
-    assert len(read_notes(tmp_path)) >= whole
-    write_note(tmp_path, A, "after")  # what the killed process left of a line is no part of it
-    assert read_notes(tmp_path)[A] == "after"
-
-
 def test_board_prints_the_columns_of_the_table(paths: Paths, pkb_arena) -> None:
     ran(paths, "r1", "def solution(): ...", 1.5)
     shown = pkb_arena("board", "--runs", "1", "--csv")
