@@ -221,6 +221,10 @@ async def test_lines_become_comments_in_their_language_and_back(editing) -> None
         editor.move_cursor((3, 0))
         await pilot.press("ctrl+slash")
         assert editor.text.splitlines()[3] == "// }"
+        editor.open_saved("one\n\ntwo")
+        editor.selection = Selection((0, 0), (2, 3))
+        await pilot.press("ctrl+slash")
+        assert editor.text == "# one\n\n# two"
 
 
 async def test_the_ends_of_the_text_have_keys(editing) -> None:

@@ -33,6 +33,22 @@ async def test_vim_insert_is_one_step_of_undo(editing) -> None:
         assert editor.text == "def f(a):\n    x = (\n    )\n"
 
 
+async def test_vim_copies_centres_and_undoes_onto_a_character(editing) -> None:
+    async with editing((60, 10)) as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved("ab\n" * 50)
+        await pilot.press(*"20Gyy")
+        assert pilot.app.clipboard == "ab"
+        pilot.app.copy_to_clipboard("kept")
+        await pilot.press(*"zz")
+        await comes_true(lambda: 3 <= editor.cursor_location[0] - editor.scroll_offset.y <= 6)
+        await pilot.press(*"Aabcd")
+        editor.leave()
+        await pilot.press(*"u")
+        assert (editor.text, editor.cursor_location) == ("ab\n" * 50, (19, 1))
+        assert pilot.app.clipboard == "kept"
+
+
 async def test_vim_takes_over_selection_of_mouse(editing) -> None:
     async with editing() as (pilot, editor):
         pilot.app.vim_keys = True
@@ -43,6 +59,9 @@ async def test_vim_takes_over_selection_of_mouse(editing) -> None:
         assert editor.text == CODE[4:]
         await pilot.press("ctrl+z")  # does not select it again
         assert (editor.text, editor.mode, editor.selection) == (CODE, "NORMAL", Selection.cursor((0, 0)))
+        editor.selection = Selection.cursor((1, 4))
+        await pilot.press("x")
+        assert editor.text == CODE.replace("return", "eturn")
 
 
 async def test_selected_lines_do_not_scroll_sideways(editing) -> None:

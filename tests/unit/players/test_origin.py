@@ -48,7 +48,9 @@ async def judged(paths: Paths, origin: Origin) -> str:
         return known.judgement.report.run_id
 
 
-async def test_file_house_and_run_stand_for_kernels(paths: Paths, tmp_path: Path) -> None:
+async def test_file_house_and_run_stand_for_kernels(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text("pass")
     mine = find(str(tmp_path / "mine.py"), paths)
     assert (mine.name, mine.kernel, mine.player, mine.judgement) == ("mine.py", Kernel("pass"), "you", None)
@@ -67,6 +69,11 @@ async def test_file_house_and_run_stand_for_kernels(paths: Paths, tmp_path: Path
     assert find(str(tmp_path / "mine.py"), paths).judgement == again.judgement  # the same kernel in the same setting
     with pytest.raises(UsageError, match="is of problem 1 allreduce"):
         find(run_id, paths, "2")
+    with pytest.raises(UsageError, match="no kernel file"):
+        find(f"./{run_id}", paths)  # a path, which is no run
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / run_id).write_text("a file of this name")
+    assert find(run_id, paths).kernel == Kernel("a file of this name")
 
 
 @pytest.mark.parametrize(("word", "why"), [("baseline", "starts from the baseline"), ("no.py", "no kernel file no.py")])
