@@ -83,8 +83,8 @@ def abandoned_words(state: DuelState) -> str:
 
 def _best_words(side: SideState) -> str:
     if side.best is None:
-        return "has no correct kernel"
-    return speed_words(side.best.speedup, side.best.clock) if side.best.speedup is not None else "has a correct kernel"
+        return "without a correct kernel"
+    return speed_words(side.best.speedup, side.best.clock) if side.best.speedup is not None else "with a correct kernel"
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:

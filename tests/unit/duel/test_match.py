@@ -381,7 +381,7 @@ async def test_a_duel_that_the_harness_broke_is_listed(make_match: MakeMatch, pa
     with pytest.raises(MachineError):
         await make_match(fixed("die", "a"), fixed("pass", "b")).play()
     (broken,) = abandoned_duels(paths.duels)
-    assert "a has no correct kernel, b ▲ 1.50×" in abandoned_words(broken.state)
+    assert "a without a correct kernel, b ▲ 1.50×" in abandoned_words(broken.state)
 
 
 async def test_final_that_the_harness_broke_decides_nothing(make_match: MakeMatch, paths: Paths) -> None:
