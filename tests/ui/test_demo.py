@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,10 +15,13 @@ from arena import demo
 from arena.demo import DemoScript, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
 from screens import demo as demo_app
 from screens.demo import DemoApp
 from screens.demo.big_type import big_type
 from screens.demo.screen import DemoScreen
+from screens.demo.words import figure
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +156,12 @@ async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatc
         shown = app._demo.performance
         await until(pilot, lambda: shown.played >= 3 and shown.stage.slide == "board")
         assert {rating.duels for rating in shown.stage.ratings} == {1}
+
+
+@pytest.mark.parametrize(("said", "shown"), [("faster", "▲ 1.50×"), ("even", "SAME SPEED"), ("too noisy", "TOO NOISY")])
+def test_a_figure_needs_an_interval_beside_1(said: str, shown: str) -> None:
+    judged = SimpleNamespace(verdict=Verdict.PASS, outcome=said)
+    assert figure(SimpleNamespace(judged=judged, speedup=Interval(1.5, 0.9, 2.5)))[0] == shown
 
 
 def test_type_fills_its_place_and_breaks_at_words() -> None:
