@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sandbox.timing.interval import FEWEST
-
 Floats = NDArray[np.floating[Any]]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -32,8 +30,8 @@ OWN_SLOW = 2.33
 HUBER = 1.345
 """Residuals beyond this many standard deviations get less weight (95 % efficient for normal noise)."""
 ITERATIONS, SCALE_ITERATIONS = 10, 5
-ORDER_FROM = 10
-"""With fewer pairs the effect of the order is not fitted."""
+ORDER_FROM, FEWEST = 10, 6
+"""With fewer pairs the effect of the order is not fitted; fewer show no noise."""
 UNKNOWN = 100.0
 """Variance of a location whose noise is not known."""
 MOST_CORRELATION = 0.8

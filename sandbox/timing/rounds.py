@@ -332,9 +332,9 @@ class Rounds:
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()
-        beside = self.turns.compare(chosen, timed, self.calls)
-        if counts and not self.prepared.varies:  # other shapes are no other offset
-            self.call.beside += beside
+        calls = 0 if self.prepared.varies else self.calls  # other shapes are no other offset
+        beside = self.turns.compare(chosen, timed, calls)
+        self.call.beside += beside if counts and calls else []
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
