@@ -199,7 +199,7 @@ async def test_cells_have_colours_of_theme_chosen_later(open_app, until) -> None
         await until(pilot, lambda: app.screen.query("#board"))
         await pilot.press("escape")
         table = app.picker.table
-        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "white")):
+        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "default")):
             app.theme = theme
             await until(pilot, lambda: table.get_cell_at(Coordinate(0, 0)).style == muted())  # noqa: B023
         table.move_cursor(row=2)
