@@ -10,7 +10,7 @@ from textual.content import Content
 
 from arena.records.run_record import OtherSize
 from arena.setting_choice import sizes_words
-from arena.words.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
+from arena.words.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock, factor
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from arena.runs.run_state import RunState
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
-_BRIEF = {
-    "OUT_OF_MEMORY": "memory",
-    "OUTPUT_FLOOD": "flood",
-    "IMPOSSIBLE_SPEED": "too fast",
-    "BASELINE_DISTURBED": "disturbed",
-    "WRONG_STRUCTURE": "structure",
-    "NO_KERNEL": "no kernel",
-}
 CLEAR = ("faster", "slower")
 """The outcomes whose figure is drawn large: its interval excludes 1."""
 _LEAST, _MOST = 0.01, 1000.0
@@ -44,11 +36,6 @@ _SHADES = "·░▒▓█"
 def verdict_words(verdict: Verdict) -> str:
     """The verdict with its sign: "✓ PASS", "✗ WRONG", "✗ COMPILE ERROR"."""
     return _SHORT.get(verdict, f"✗ {verdict.value.replace('_', ' ')}")
-
-
-def brief_verdict(verdict: str) -> str:
-    """The verdict in a word or two for a table, without a sign: "wrong", "compile", "too fast"."""
-    return _BRIEF.get(verdict, verdict.lower().split("_")[0])
 
 
 def verdict_style(verdict: Verdict) -> str:
@@ -76,13 +63,6 @@ def end_words(said: str) -> str:
 def outcome_style(said: str) -> str:
     """Name of the theme colour for an outcome."""
     return {"faster": "success", "slower": "error"}.get(said, "foreground")
-
-
-def factor(value: float) -> str:
-    """A speedup with about three significant digits: "1.42", "0.88", "12.3", "157"."""
-    if value >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def end_factor(value: float) -> str:
@@ -119,18 +99,13 @@ def interval_words(interval: Interval) -> str:
 
 
 def standing_words(standing: Standing | None) -> tuple[str, str]:
-    """(words, theme colour) of a player's best result with a problem; names the clock if it is device time."""
+    """(words, theme colour) of a player's best result with a problem."""
     if standing is None:
         return "–", "muted"
     if standing.best is not None:
-        return best_words(standing.best)
-    if standing.solved:
-        return "✓ pass", "success"
-    if standing.last.voided:
-        return "✗ voided", "muted"
-    verdict = standing.last.verdict
-    sign = "!" if verdict is Verdict.HARNESS_ERROR else "✗"
-    return f"{sign} {brief_verdict(verdict.value)}", verdict_style(verdict)
+        return standing.words, outcome_style(standing.best.outcome)
+    voided = standing.last.voided and not standing.solved
+    return standing.words, "success" if standing.solved else "muted" if voided else verdict_style(standing.last.verdict)
 
 
 HELD = {"all": "success", "some": "warning", "none": "error"}

@@ -10,7 +10,6 @@ from arena.cli.output import complain, print_found, print_json, print_line, say
 from arena.errors import ArenaError, UsageError
 from arena.machine.facts import visible_gpus
 from arena.paths import NAMED, make_folder, write_named_file
-from arena.words.headline import SIGNS
 from arena.workspace import agents_page
 from arena.workspace.agents_page import problem_page
 from arena.workspace.kernels import Workspace
@@ -48,18 +47,7 @@ def list_problems(category: str | None, as_json: bool) -> None:
         for problem in found:
             standing = standings.get(problem.id)
             name = f"{problem.id:>3}  {problem.slug:<{width}} {problem.class_}"
-            print_line(f"  {name}  {_words(standing):<14}  {problem.title}")
-
-
-def _words(standing: "Standing | None") -> str:
-    if standing is None:
-        return "–"
-    if standing.best is not None:
-        on_device = " device" if standing.best.clock == "device" else ""
-        return f"{SIGNS.get(standing.best.outcome, '·')} {standing.best.median:.2f}×{on_device}"
-    if standing.solved:
-        return "✓ right"
-    return "✗ voided" if standing.last.voided else "✗ " + standing.last.verdict.lower().split("_")[0]
+            print_line(f"  {name}  {standing.words if standing else '–':<14}  {problem.title}")
 
 
 def _row(problem: Problem, standing: "Standing | None") -> dict[str, Any]:

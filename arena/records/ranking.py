@@ -12,7 +12,9 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from arena.records.run_record import RunRecord, holds
+from arena.words.headline import SIGNS, brief_verdict, factor
 from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import half_width, outcome
 
 Item = TypeVar("Item")
@@ -92,6 +94,19 @@ class Standing(msgspec.Struct, frozen=True):
     def faster(self) -> bool:
         """Whether the interval of `best` lies above 1."""
         return self.best is not None and self.best.outcome == "faster"
+
+    @property
+    def words(self) -> str:
+        """ "▲ 1.42×", "▲ 1.42× device" by device time, "✓ pass", "✗ wrong", "! harness" or "✗ voided"."""
+        if self.best is not None and self.best.median is not None:
+            on_device = " device" if self.best.clock == "device" else ""
+            return f"{SIGNS.get(self.best.outcome, '≈')} {factor(self.best.median)}×{on_device}"
+        if self.solved:
+            return "✓ pass"
+        if self.last.voided:
+            return "✗ voided"
+        sign = "!" if self.last.verdict is Verdict.HARNESS_ERROR else "✗"
+        return f"{sign} {brief_verdict(self.last.verdict)}"
 
 
 def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -14,6 +14,28 @@ WHERE = {"call": "end-to-end", "device": "device time"}
 """The words for a clock after a speedup."""
 
 
+_BRIEF = {
+    "OUT_OF_MEMORY": "memory",
+    "OUTPUT_FLOOD": "flood",
+    "IMPOSSIBLE_SPEED": "too fast",
+    "BASELINE_DISTURBED": "disturbed",
+    "WRONG_STRUCTURE": "structure",
+    "NO_KERNEL": "no kernel",
+}
+
+
+def brief_verdict(verdict: str) -> str:
+    """The verdict in a word or two for a table, without a sign: "wrong", "compile", "too fast"."""
+    return _BRIEF.get(verdict, verdict.lower().split("_")[0])
+
+
+def factor(value: float) -> str:
+    """A speedup with about three significant digits: "1.42", "0.88", "12.3", "157"."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
 def outcome_words(outcome: str) -> str:
     """Returns the outcome as it is shown: "same speed" for "even", else the outcome itself."""
     return SAME_SPEED if outcome == "even" else outcome

@@ -6,7 +6,7 @@ from arena.demo import DemoStage
 from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
 from arena.duel.state import AttemptState, DuelState
-from arena.words.headline import WHERE, outcome_words
+from arena.words.headline import WHERE, factor, outcome_words
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
@@ -119,7 +119,7 @@ def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
         if speed is None or outcome(speed) not in figures.CLEAR:
             return "FINAL", "$accent"
         ahead: SideName = "left" if speed.median > 1 else "right"
-        return f"FINAL {player(state, ahead)} ▲ {figures.factor(max(speed.median, 1 / speed.median))}×", "$accent"
+        return f"FINAL {player(state, ahead)} ▲ {factor(max(speed.median, 1 / speed.median))}×", "$accent"
     return figures.clock(state.clock(stage.clock())), "$muted"
 
 

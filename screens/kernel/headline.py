@@ -16,7 +16,7 @@ from arena.machine.facts import isolation_words
 from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from arena.runs.run_state import RunState
-from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
+from arena.words.headline import TOO_NOISY, factor, outcome_words, single_calls_words
 from arena.words.untrusted_text import one_line
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -130,7 +130,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         )  # fmt: skip
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),
-        big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
+        big=f"{factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
         support=f"{figures.interval_words(headline.speedup)} {where}".rstrip(), advice=advice,
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def earlier_answer(record: RunRecord, key: str, sha256: str) -> Answer:
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign, speed = record.outcome, figures.outcome_sign(record.outcome), record.interval
     noisy = speed is None or said not in figures.CLEAR  # a large figure would be read as the result
-    big = "✓" if speed is None or noisy else f"{figures.factor(speed.median)}x"
+    big = "✓" if speed is None or noisy else f"{factor(speed.median)}x"
     support = figures.measured_words(speed, said, record.clock) if speed is not None else one_line(record.told)
     return Answer(
         words, "muted", f"{sign} {outcome_words(said)}", "muted", big, "" if noisy else sign, support, of=when

@@ -16,7 +16,7 @@ from arena.records.json_lines import Follower
 from arena.records.voids import NO_VOIDS, read_voids
 from arena.sweep.grid import CellMark, Square, SweepGrid, holds_words
 from arena.sweep.journal import JournalDamaged, journals, new_lines
-from arena.words.headline import TOO_NOISY
+from arena.words.headline import TOO_NOISY, brief_verdict, factor
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens import figures
@@ -44,14 +44,14 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     if best.voided:
         return f"✗ voided{count}", "muted"
     if not best.passed:
-        return f"✗ {figures.brief_verdict(best.verdict)}{count}", "error"
+        return f"✗ {brief_verdict(best.verdict)}{count}", "error"
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
         return f"✓ pass{only}{count}", "success"
     if best.outcome == TOO_NOISY:  # a figure would be read as the result
         return f"~ {best.outcome}{only}{count}", figures.outcome_style(best.outcome)
     sign = figures.outcome_sign(best.outcome)
-    return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
+    return f"{sign} {factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:

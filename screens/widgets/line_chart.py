@@ -20,6 +20,7 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widget import Widget
 
+from arena.words.headline import factor
 from sandbox.protocol.events import Interval
 from screens import figures
 
@@ -272,7 +273,7 @@ class LineChart(Widget):
     def _label(self, value: float | None, one: bool) -> tuple[str, str]:
         if value is None:
             return "      │", _AXIS
-        return f"{figures.factor(value):>5} {'┼' if one else '┤'}", _AXIS
+        return f"{factor(value):>5} {'┼' if one else '┤'}", _AXIS
 
     def _last_labels(self, rows: int) -> dict[int, tuple[str, str]]:
         """Returns the last values of the lines by row, with the ends of their intervals above and below."""
@@ -286,7 +287,7 @@ class LineChart(Widget):
             row = self._row_of(value, rows)
             while found.get(row, ("", _AXIS))[1] != _AXIS and row + 1 < rows:
                 row += 1  # another line's value is on this row
-            found[row] = (last.words or f"{figures.factor(value)}×", line.style)
+            found[row] = (last.words or f"{factor(value)}×", line.style)
         return {row: (f" {words}", style) for row, (words, style) in found.items()}
 
     def _x_axis(self, columns: int) -> Content:
