@@ -31,11 +31,11 @@ def open_plain(path: Path, flags: int = 0) -> int:
         OSError: it cannot be opened, or is no plain file.
     """
     if flags & os.O_NOFOLLOW and path.is_symlink():
-        raise OSError(errno.ELOOP, "no plain file")
+        raise OSError(errno.ELOOP, "no plain file", str(path))
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, "no plain file")
+        raise OSError(errno.EINVAL, "no plain file", str(path))
     return file
 
 
