@@ -1,5 +1,5 @@
 # `make arena` opens the app. `make test` checks the code; `make check-problems` checks the data, the baseline and the house kernel
-# of each problem, and runs whenever problems/ has changed; `make quick` runs lint and the tests that start no worlds;
+# of each problem, and runs whenever problems/ has changed; `make quick` runs lint beside the unit tests that take no time;
 # `make test-all` adds further cases and the long tests; `make bench` measures. Needs python3 (3.11 or
 # newer, with venv), make and gcc.
 #
@@ -23,7 +23,7 @@ TESTS ?= not long and not problems and not further
 # Tests are compiled once and not by every process, whatever the environment says.
 test test-all check-problems quick: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: arena test test-all check-problems quick mutants lint test-gpu bench environment clean
+.PHONY: arena test test-all check-problems quick quick-tests mutants lint test-gpu bench environment clean
 
 arena: environment
 	@$(BIN)/pkb-arena
@@ -42,8 +42,11 @@ test-all: lint
 	$(BIN)/pytest -q -m gpu tests/gpu
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
-quick: lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not gpu and $(TESTS)" tests/unit tests/ui
+quick: environment $(CHECKS)
+	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests:
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) -m "not slow and not gpu and $(TESTS)" tests/unit
 
 # Mistakes that no test finds, and a folder's score: make mutants ARGS="sandbox/memory --sample 40"
 mutants: environment $(CHECKS)

@@ -30,8 +30,12 @@ gc.disable()  # collections during imports find nothing and take a third of the 
 read_problems_once()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs files with slow tests first, so that the processes of a session end at about the same time."""
+    """Marks tests with drawn examples as slow. Runs files with slow tests first, so that all processes end together."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
