@@ -265,6 +265,21 @@ def test_symm_needs_a_process_group():
         symm.barrier()
 
 
+def test_a_heap_on_gpus_is_reserved_in_time(monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(symm, "_reserve", asked.append)
+    symm.reserve(1 << 40)
+    monkeypatch.setattr(symm, "_world_team", object())
+    for backends in ("gloo", "cpu:gloo,cuda:nccl"):
+        monkeypatch.setattr(dist, "get_backend_config", lambda backends=backends: backends)
+        symm.reserve(1)
+        if backends == "gloo":  # CPU ranks map what they use
+            symm.reserve(1 << 41)
+    with pytest.raises(errors.SymmetricMemoryError, match="too late"):
+        symm.reserve(1 << 41)
+    assert asked == [1 << 40, 1, 1 << 41, 1]
+
+
 def rings_of_results(rank: int, world: int) -> list[int]:
     team = symm.connect()
     half = team._heap.bytes // 2
