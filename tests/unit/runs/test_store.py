@@ -265,7 +265,9 @@ print(len(store.history(13)))
 """
 
 
-@pytest.mark.parametrize("before", ["no index", "damaged", "of other fields"])
+@pytest.mark.parametrize(
+    "before", ["no index", *(pytest.param(each, marks=pytest.mark.further) for each in ("damaged", "of other fields"))]
+)
 def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) -> None:
     for number in range(20):
         journal(paths, f"a{number}")
