@@ -84,21 +84,20 @@ def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
         (header("c", 3.0, preset_sizes=False), result(speedup=8.0, outcome="faster")),
         (header("d", 4.0), result(speedup=7.0, outcome="too noisy")),
         (header("e", 5.0), result(speedup=1.1, outcome="faster")),
+        (header("f", 6.0, problem=1), result(Verdict.OUT_OF_MEMORY)),
     ):
         store.record(entry)
     standing = store.standings()[13]
-    assert standing.best.run_id == "a"
+    assert (standing.best.run_id, standing.words) == ("a", "▲ 1.20×")
+    assert store.standings()[1].words == "✗ memory"
     assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
 
 
 def test_run_at_other_sizes_is_no_best(store: Store) -> None:
     setting = msgspec.structs.replace(header("b").setting, dtype="float32")
+    other = header("b", 2.0, setting=setting, source="code_of_a = 1", other_than="a")
     for entry in entries(
-        (header("a", 1.0), result(speedup=1.2, outcome="faster")),
-        (
-            header("b", 2.0, setting=setting, source="code_of_a = 1", other_than="a"),
-            result(speedup=9.0, outcome="faster"),
-        ),
+        (header("a", 1.0), result(speedup=1.2, outcome="faster")), (other, result(speedup=9.0, outcome="faster"))
     ):
         store.record(entry)
     standing, overall = store.standings()[13], store.best()[13]
