@@ -158,7 +158,7 @@ def test_silent_ranks_miss_deadline_and_are_asked_where(order: Kind, phase: str)
     assert machine.processes(correctness.contender).stacks_printed
     assert correctness.timed_out
     limit = correctness.limits.first_call if order is Kind.GO else correctness.limits.load
-    assert limit < machine.clock.monotonic() - before < limit + 1.0
+    assert limit < machine.clock.monotonic() - before < limit + 2.0  # the second half begins with the first reading
 
 
 def stack(*frames: tuple[str, int], thread: str = "Current thread") -> str:
@@ -265,9 +265,9 @@ def test_compiling_has_an_end_too() -> None:
     verdict, failure = correctness.judge()
     assert verdict is Verdict.TIMEOUT
     assert failure.message.startswith("ranks 0, 1 had not finished compiling after 14")
-    assert correctness.seconds["compile"] == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
+    assert correctness.seconds["compile"] == pytest.approx(COMPILE + correctness.limits.load, abs=2.0)
     assert failure.advice == "Compile less: smaller functions, or fewer variants to tune."
-    assert machine.clock.monotonic() - before == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
+    assert machine.clock.monotonic() - before == pytest.approx(COMPILE + correctness.limits.load, abs=2.0)
 
 
 # --- comparing -----------------------------------------------------------------------------------------------
