@@ -17,14 +17,13 @@ from benchmarks.attacks.attack_suite import (
     Attack,
     AttackKernel,
     AttackOutcome,
-    read_catalogue,
     read_kernels,
     summary,
     table,
     with_backend,
 )
 from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
-from benchmarks.attacks.main import SUITE, command
+from benchmarks.attacks.main import SUITE
 from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
@@ -71,23 +70,6 @@ def test_the_table_counts_attacks_and_twins():
     assert "| A1 | caches | `a01` | WRONG_RESULT | WRONG_RESULT | ✓ |" in lines
     assert any(line.startswith("| A2 ") and "✗ PASS" in line for line in lines)
     assert any(line.startswith("| `honest`") and "a datagram" in line for line in lines)
-
-
-def test_without_a_checkout_the_command_says_so(tmp_path):
-    with pytest.raises(UsageError) as refused:
-        read_catalogue(tmp_path)
-    assert "checkout" in refused.value.advice
-
-
-def test_unknown_attack_and_missing_place_are_usage_errors(pkb_arena, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("no markers here\n")
-    with pytest.raises(UsageError, match="there is no attack Z9"):
-        command.main(["--only", "Z9"], standalone_mode=False)
-    with pytest.raises(UsageError) as refused:
-        command.main(["--write", str(page)], standalone_mode=False)
-    assert "attacks: begin" in f"{refused.value.message} {refused.value.advice}"
-    assert Path(page).read_text() == "no markers here\n"
 
 
 @pytest.mark.parametrize("backend", BACKEND_SETUPS)

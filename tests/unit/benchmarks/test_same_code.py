@@ -64,7 +64,3 @@ def test_more_pairs_are_more_precise() -> None:
     assert late.call is not None
     assert early.call is None or late.call < early.call
     assert late.device is None
-
-
-def test_a_run_without_pairs_has_no_precision() -> None:
-    assert points(Samples()) == []
