@@ -77,7 +77,9 @@ def why_not(profile: Profile, program: bytes) -> str | None:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
             with contextlib.closing(profile.wrap(argv, work.path, {}, filter_fd=filter_file(program))) as test:
                 status, said, complaints = _run(test)
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
+            return f"the self-test timed out after {error.timeout:g} s"
+        except OSError as error:
             return str(error)
         finally:
             del os.environ["PKB_CANARY"]

@@ -232,7 +232,8 @@ def _finding(name: str, table: AgentSettings) -> MachineFinding:
                     check=False,
                 )
     except (ArenaError, OSError, subprocess.TimeoutExpired) as error:
-        return limited(f"agent:{name}", f"does not start in its jail: {error}", "read docs/guide/agents.md")
+        said = f"no end within {VERSION_S:g} s" if isinstance(error, subprocess.TimeoutExpired) else error
+        return limited(f"agent:{name}", f"does not start in its jail: {said}", "read docs/guide/agents.md")
     version = re.search(r"\d+(\.\w+)+", done.stdout + done.stderr)
     if done.returncode == 0 and version is not None:
         return ok(f"agent:{name}", f"{version[0]} starts in its jail")

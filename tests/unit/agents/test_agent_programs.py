@@ -293,6 +293,10 @@ def test_doctor_starts_known_programs_in_their_jail(tmp_path: Path, monkeypatch:
     found = {finding.name: finding for finding in program_findings(Settings())}
     assert (found["agent:claude-code"].state, found["agent:claude-code"].found) == ("ok", "1.2.3 starts in its jail")
     assert found["agent:gemini-cli"].found == "does not start in its jail: exit status 3: Error: no"
+    monkeypatch.setattr("arena.players.program.jailed.VERSION_S", 1.0)
+    (tmp_path / "claude").write_text("#!/bin/sh\nsleep 60\n")
+    found = {finding.name: finding for finding in program_findings(Settings())}
+    assert found["agent:claude-code"].found == "does not start in its jail: no end within 1 s"
 
 
 @pytest.mark.parametrize(
