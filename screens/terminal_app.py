@@ -148,9 +148,6 @@ class TerminalApp(App[None]):
         WriterThread.run = _write_pictures  # type: ignore[method-assign, assignment]
         asyncio.run(live())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to do: ctrl+c needs no traceback
-        if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
-            for number in (1, 2):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         return self.return_code or 0
 
     async def end(self) -> None:
