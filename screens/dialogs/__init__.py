@@ -48,8 +48,7 @@ class _Table(MarkdownTable):
 
     def on_mount(self) -> None:
         for lines in self.query(PlainStatic):
-            # later: Textual forgets a new height while the widget still asks for its first layout
-            follow_width(lines, partial(lines.call_after_refresh, self._draw, lines))
+            follow_width(lines, partial(self._draw, lines))
 
     def _draw(self, lines: PlainStatic) -> None:
         head, rows = self._get_headers_and_rows()
