@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Key
-from textual.geometry import Offset
+from textual.geometry import Offset, Size
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Markdown, Select
@@ -26,7 +25,7 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput
-from screens.widgets.text_lines import PlainStatic, follow_width, hanging
+from screens.widgets.text_lines import PlainStatic, hanging
 
 T = TypeVar("T")
 
@@ -39,23 +38,31 @@ class _Fence(MarkdownFence):
         return super().highlight(code, language or "text", *arguments, **named)
 
 
+class _Rows(PlainStatic):
+    """The rows of a table of two columns, in the width that the layout gives."""
+
+    def __init__(self, head: list[Content], rows: list[list[Content]]) -> None:
+        super().__init__()
+        self._lines = [[title.stylize("$muted") for title in head], *rows]
+
+    def _hung(self, width: int) -> list[Content]:
+        column = max(name.cell_length for name, _ in self._lines) + 2
+        return [line for name, words in self._lines for line in hanging(name, words, width, column)]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Counts the rows: a text that is drawn after the first layout would get no height."""
+        return len(self._hung(width))
+
+    def render(self) -> Content:
+        return Content("\n").join(self._hung(self.size.width))
+
+
 class _Table(MarkdownTable):
     """A table of two columns in one widget. Textual makes one of every cell: the help took seconds to open and to close."""
 
     def compose(self) -> ComposeResult:
         head, rows = self._get_headers_and_rows()
-        yield PlainStatic() if len(head) == 2 else MarkdownTableContent(head, rows)
-
-    def on_mount(self) -> None:
-        for lines in self.query(PlainStatic):
-            follow_width(lines, partial(self._draw, lines))
-
-    def _draw(self, lines: PlainStatic) -> None:
-        head, rows = self._get_headers_and_rows()
-        rows = [[title.stylize("$muted") for title in head], *rows]
-        column = max(name.cell_length for name, _ in rows) + 2
-        hung = [line for name, words in rows for line in hanging(name, words, lines.size.width, column)]
-        lines.update(Content("\n").join(hung))
+        yield (_Rows if len(head) == 2 else MarkdownTableContent)(head, rows)
 
 
 _BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence, "table_open": _Table}
