@@ -196,9 +196,9 @@ class EnginePipe:
 
     def emit(self, event: Any) -> None:
         """Writes an event. One of a run has the id of the run in progress, if it names none."""
-        stamped = msgspec.structs.replace(event, at=self.timer.monotonic())
-        if isinstance(event, events.RunEvent) and not event.run_id:
-            stamped = msgspec.structs.replace(stamped, run_id=self.running or "")
+        nameless = isinstance(event, events.RunEvent) and not event.run_id
+        names = {"run_id": self.running or ""} if nameless else {}
+        stamped = msgspec.structs.replace(event, at=self.timer.monotonic(), **names)
         try:
             sys.stdout.buffer.write(events.encode(stamped) + b"\n")
             sys.stdout.buffer.flush()

@@ -424,7 +424,6 @@ class Rounds:
         last = self.call.pairs[-1]
         self.turns.exchange.emit(
             Timed(
-                run_id=self.run.run_id,
                 round=self.done,
                 rounds=expected,
                 calls=self.calls,
