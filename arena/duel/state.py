@@ -9,10 +9,11 @@ from arena.duel import events
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
 from arena.records.run_record import fields_of
-from arena.words.headline import by_clock
+from arena.words.headline import by_clock, headline_of
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import clause
 from sandbox.timing.interval import outcome
 
 Stage = Literal["playing", "paused", "final", "ended", "abandoned"]
@@ -234,6 +235,8 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
     winner: events.Winner = "draw"
     if ours and theirs and speed is not None:
         winner, reason = decide(speed)
+        if (headline := headline_of(result)) is not None and headline.clock != result.clock:
+            reason += f"; {state.header.left.short} is {clause(headline.speedup, 'by device time')}"
     elif ours == theirs:
         untold = "too noisy to tell them apart" if result.rounds else "nothing was timed"
         reason = "neither kernel passed the final" if not ours else untold

@@ -4,7 +4,7 @@ from typing import NamedTuple, overload
 
 from sandbox.protocol.events import Interval, Microseconds, Speedup, Timed
 from sandbox.protocol.result import BareResult
-from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent, ratio
+from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, first_clock, percent, ratio
 from sandbox.timing.interval import detectable_percent, outcome
 
 TOO_NOISY = "too noisy"
@@ -77,18 +77,20 @@ def by_clock(found: Speedup | Microseconds | None, clock: str) -> Interval | flo
 
 def headline_of(result: BareResult) -> Headline | None:
     """Returns the headline of a finished run; None when nothing was timed."""
-    speedup = by_clock(result.speedup, result.clock)
-    if speedup is None:
+    found = result.speedup
+    clock = result.clock if found is None else first_clock(found.call, found.device) or result.clock
+    if (speedup := by_clock(found, clock)) is None:
         return None
-    return Headline(result.clock, result.outcome or outcome(speedup), speedup)
+    told = result.outcome if clock == result.clock else ""
+    return Headline(clock, told or outcome(speedup), speedup)
 
 
 def headline_so_far(sample: Timed) -> Headline:
     """Returns the headline of a run that is being measured."""
     told = conclude(sample.call, sample.device)
-    return Headline(
-        told.clock, told.outcome, sample.device if told.clock == "device" and sample.device else sample.call
-    )
+    if (first_clock(sample.call, sample.device) or told.clock) == "device" and sample.device is not None:
+        return Headline("device", outcome(sample.device), sample.device)
+    return Headline(told.clock, told.outcome, sample.call)
 
 
 def detectable_words(speedup: Speedup | None) -> str:

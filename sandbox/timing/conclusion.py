@@ -88,6 +88,16 @@ def _side(interval: Interval) -> int:
     return (1 if middle > 0 else -1) if leans else {"faster": 1, "slower": -1}.get(outcome(interval), 0)
 
 
+def first_clock(call: Interval | None, device: Interval | None) -> str:
+    """ "device" if it shows a difference that end-to-end time neither shows nor excludes; else empty.
+
+    It is then what is read first, although the outcome is end-to-end time's.
+    """
+    if call is None or device is None or outcome(call) != "even" or outcome(device) not in ("faster", "slower"):
+        return ""
+    return "device" if device.low <= call.high and call.low <= device.high else ""
+
+
 def _doubt(call: Interval | None, unconfirmed: Unconfirmed | None) -> str:
     """What single calls say about batches of many calls, to follow the sentence; empty if they confirm them."""
     if unconfirmed is None:
@@ -103,11 +113,14 @@ def _doubt(call: Interval | None, unconfirmed: Unconfirmed | None) -> str:
 
 def _sentence(call: Interval | None, device: Interval | None, why: str) -> str:
     """ "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]"."""
+    if call is not None and device is not None and first_clock(call, device):
+        shown = f"{_figures(call)}, detects {percent(detectable_percent(call))}"
+        return f"{clause(device, 'by device time')}; end-to-end no difference shown: {shown}"
     if call is not None and outcome(call) != "too noisy":
-        return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
+        return clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
         noisy = "end-to-end time too noisy" if call is not None else f"end-to-end no claim: {why}" if why else ""
-        return "; ".join(filter(None, [_clause(device, "by device time"), noisy]))
+        return "; ".join(filter(None, [clause(device, "by device time"), noisy]))
     found = [interval for interval in (call, device) if interval is not None]
     if not found:
         return f"no claim: {why}"
@@ -123,7 +136,7 @@ def _figures(interval: Interval) -> str:
     return f"{ratio(interval.median)} {ends(interval)}"
 
 
-def _clause(interval: Interval, where: str) -> str:
+def clause(interval: Interval, where: str) -> str:
     """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02], detects 4 %"."""
     match outcome(interval):
         case "faster":

@@ -24,7 +24,7 @@ from arena.duel.events import (
     short_name,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
-from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult
+from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
 from screens.duel.words import score, title
@@ -175,6 +175,15 @@ def test_times_of_final_are_on_their_own_sides() -> None:
     duel = state(*handed_in("left", 1), *handed_in("right", 1))
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, FAST), 9.0)
     assert (ended.left.us, ended.right.us) == (10.0, 20.0)
+
+
+def test_draw_says_what_device_time_shows() -> None:
+    duel = state(*handed_in("left", 1), *handed_in("right", 1))
+    final = result(Verdict.PASS, Verdict.PASS, Interval(0.95, 0.9, 1.01))
+    speeds = Speedup(call=Interval(0.95, 0.9, 1.01), device=Interval(0.95, 0.93, 0.97))
+    ended = after_final(duel, msgspec.structs.replace(final, speedup=speeds, outcome="even", clock="call"), 9.0)
+    assert (ended.winner, ended.clock, ended.speedup) == ("draw", "call", speeds.call)
+    assert ended.reason.endswith(" is 0.95× slower by device time [0.93, 0.97]")
 
 
 def test_final_without_interval_is_no_missing_final() -> None:

@@ -17,6 +17,7 @@ NOISY = Interval(1.0, 0.6, 1.7)
     [
         (EVEN, None, "even", "call"),
         (EVEN, FASTER, "even", "call"),
+        (EVEN, Interval(1.03, 1.01, 1.05), "even", "call"),
         (NOISY, EVEN, "even", "device"),
         (NOISY, FASTER, "faster", "device"),
         (NOISY, NOISY, "too noisy", "call"),
@@ -40,6 +41,11 @@ def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, cloc
             EVEN,
             FASTER,
             "same speed end-to-end 1.00× [0.98, 1.02], detects 3 %; device time 1.31× [1.20, 1.43] (faster)",
+        ),
+        (
+            Interval(0.95, 0.895, 1.004),
+            Interval(0.95, 0.927, 0.973),
+            "0.95× slower by device time [0.93, 0.97]; end-to-end no difference shown: 0.95× [0.895, 1.004], detects 9 %",
         ),
         (SLOWER, None, "0.80× slower end-to-end [0.75, 0.85]"),
         (SLOWER, NOISY, "0.80× slower end-to-end [0.75, 0.85]; device time too noisy"),
