@@ -119,7 +119,8 @@ class Clock:
             error = math.hypot(self.overhead_error(), LEAST_OFFSETS.get(self.offsets_class, 0.0))
             if device and min(spare) < self.overhead_us:
                 error = math.hypot(error, device.median_error())
-            self.speed, self.why = interval.speedup(self.pairs, self.history, error, self.waited, self.beside)
+            beside = self._of_references if self.rival else ()
+            self.speed, self.why = interval.speedup(self.pairs, self.history, error, self.waited, beside)
         return self.speed
 
     def median_error(self) -> float:
@@ -135,15 +136,25 @@ class Clock:
     @property
     def offsets_class(self) -> str:
         """The key of this run's world offsets, by the baseline's time of a call: "call short", "device long"."""
-        baseline_us = self.medians()[0] or 0.0
-        return f"{self.name} {next(name for name, below in CALL_LENGTHS.items() if baseline_us < below)}"
+        return self._class_of(self.medians()[0] or 0.0)
+
+    def _class_of(self, us: float) -> str:
+        return f"{self.name} {next(name for name, below in CALL_LENGTHS.items() if us < below)}"
+
+    @property
+    def _of_references(self) -> list[ReferenceBatch]:
+        """The batches of references, without the overhead."""
+        if self.rival:
+            return [(number, _net(us, self.overhead_us), cores) for number, us, cores in self.beside]
+        return [(pair.reference, pair.baseline_us, pair.cores) for pair in self.pairs if interval.is_sound(pair)]
 
     def learned_offsets(self) -> dict[str, list[float]]:
-        """The history after this run, from its reference worlds only; empty if they show nothing, or there are none."""
-        if self.rival or not self.raw:
+        """The history after this run, from its reference worlds only; empty if they show nothing."""
+        if not (batches := self._of_references):
             return {}
-        found = interval.learned(self.pairs, self.history)
-        return {self.offsets_class: found} if found else {}
+        length = self._class_of(median(us for _, us, _ in batches))
+        found = interval.learned(batches, self.offsets.get(length) or interval.no_history(length))
+        return {length: found} if found else {}
 
     def medians(self) -> tuple[float | None, float | None]:
         """(baseline, contender) microseconds per call."""

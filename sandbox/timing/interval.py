@@ -134,8 +134,8 @@ def _ratios_of_turns(pairs: Sequence[Pair]) -> list[float]:
     return [sum(ratios) / len(ratios) for ratios in found.values()]
 
 
-def learned(pairs: Sequence[Pair], history: Sequence[float] = ()) -> list[float]:
-    """The machine's history after a run with these pairs, of whose times only those of references are used.
+def learned(batches: Sequence[ReferenceBatch], history: Sequence[float] = ()) -> list[float]:
+    """The machine's history after a run in which references ran these batches, in this order.
 
     Empty if they show nothing. history: as for `speedup`.
     """
@@ -143,8 +143,7 @@ def learned(pairs: Sequence[Pair], history: Sequence[float] = ()) -> list[float]
 
     from sandbox.timing import random_effects
 
-    sound = [(pair.reference, pair.baseline_us, pair.cores) for pair in pairs if is_sound(pair)]
-    if (evidence := _evidence(sound)) is None:
+    if (evidence := _evidence(batches)) is None:
         return []
     return [float(value) for value in random_effects.learn(np.array([history or no_history()]), evidence)[0]]
 

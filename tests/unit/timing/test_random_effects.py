@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sandbox.timing import random_effects
+from sandbox.timing.clocks import Clock
 from sandbox.timing.interval import Pair, half_width, learned, outcome, speedup
 
 RUNS = 4000
@@ -95,6 +96,10 @@ def pairs_with(offsets, contender=lambda k: 1.0, count=96, sigma=0.01, seed=3):
     ]
 
 
+def batches_of(pairs):
+    return [(pair.reference, pair.baseline_us, pair.cores) for pair in pairs]
+
+
 def test_references_that_differ_little_narrow_later_intervals():
     same, history = pairs_with([0.0] * 4), []
     widths = []
@@ -102,7 +107,7 @@ def test_references_that_differ_little_narrow_later_intervals():
         found = speedup(same, history)[0]
         assert found is not None
         widths.append(half_width(found))
-        history = learned(same, history)
+        history = learned(batches_of(same), history)
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 0.5 * widths[0]
 
@@ -111,9 +116,9 @@ def test_references_that_differ_little_narrow_later_intervals():
 def test_equal_references_beside_narrow_the_interval(apart, narrows):
     history = []
     for _ in range(8):
-        history = learned(pairs_with([0.0] * 4), history)
+        history = learned(batches_of(pairs_with([0.0] * 4)), history)
     two_kernels = [msgspec.structs.replace(pair, reference=0) for pair in pairs_with([0.0] * 4)]
-    batches = [(p.reference, p.baseline_us, p.cores) for p in pairs_with([0.0, apart] * 2, count=12)]
+    batches = batches_of(pairs_with([0.0, apart] * 2, count=12))
     alone, beside = (half_width(speedup(two_kernels, history, beside=each)[0]) for each in ((), batches))
     assert (beside < 0.5 * alone) == narrows
 
@@ -121,18 +126,27 @@ def test_equal_references_beside_narrow_the_interval(apart, narrows):
 def test_unusually_different_references_end_trust_in_history():
     history = []
     for _ in range(8):
-        history = learned(pairs_with([0.0] * 4), history)
+        history = learned(batches_of(pairs_with([0.0] * 4)), history)
     far = pairs_with([0.0, 0.05, -0.05, 0.03])
     trusting, cautious = (speedup(far, mass)[0] for mass in (history, ()))
     assert half_width(trusting) > 0.8 * half_width(cautious)
     near = pairs_with([0.0] * 4)
-    assert half_width(speedup(near, learned(far, history))[0]) > 1.5 * half_width(speedup(near, history)[0])
+    assert half_width(speedup(near, learned(batches_of(far), history))[0]) > 1.5 * half_width(speedup(near, history)[0])
 
 
 def test_no_kernel_can_teach_the_history():
-    honest = pairs_with([0.0] * 4)
-    cheating = pairs_with([0.0] * 4, contender=lambda k: 1.0 + 0.2 * (k % 4))
-    assert learned(cheating) == learned(honest)
+    honest, cheating = (
+        pairs_with([0.0] * 4, contender=each) for each in (lambda k: 1.0, lambda k: 1.0 + 0.2 * (k % 4))
+    )
+    assert Clock("call", raw=cheating).learned_offsets() == Clock("call", raw=honest).learned_offsets() != {}
+
+
+def test_duel_teaches_by_its_references_alone():
+    beside = [(number, 9 * us, cores) for number, us, cores in batches_of(pairs_with([0.0] * 4, count=12))]
+    slow = [msgspec.structs.replace(pair, reference=0, baseline_us=5e3) for pair in pairs_with([0.05] * 4)]
+    duel = Clock("call", raw=slow, rival=True, beside=beside)
+    assert duel.learned_offsets() == {"call medium": learned(beside)}
+    assert Clock("call", raw=slow, rival=True).learned_offsets() == {}
 
 
 def test_a_machine_that_slows_down_teaches_no_offsets():
@@ -140,7 +154,7 @@ def test_a_machine_that_slows_down_teaches_no_offsets():
     slowing = [
         Pair(p.reference, p.baseline_us * (1 + k / 96), p.contender_us, p.baseline_first) for k, p in enumerate(steady)
     ]
-    assert np.argmax(learned(slowing)) <= np.argmax(learned(steady)) + 6
+    assert np.argmax(learned(batches_of(slowing))) <= np.argmax(learned(batches_of(steady))) + 6
 
 
 def test_disturbed_batches_of_references_teach_no_offsets():
@@ -151,11 +165,11 @@ def test_disturbed_batches_of_references_teach_no_offsets():
             msgspec.structs.replace(pair, baseline_us=pair.baseline_us * (1.07 if chance.random() < 0.2 else 1.0))
             for pair in pairs_with([0.0] * 4, count=48, sigma=0.003, seed=seed)
         ]
-        history = learned(spikes, history)
+        history = learned(batches_of(spikes), history)
     assert random_effects.GRID[np.argmax(history)] < 0.001
 
 
 @pytest.mark.parametrize("count", [0, 5, 7])
 def test_few_batches_and_one_reference_teach_nothing(count):
-    assert learned(pairs_with([0.0] * 4, count=count)) == []
-    assert learned([Pair(0, 100.0, 100.0, True)] * 20) == []
+    assert learned(batches_of(pairs_with([0.0] * 4, count=count))) == []
+    assert learned([(0, 100.0, 0)] * 20) == []
