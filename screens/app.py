@@ -225,19 +225,17 @@ class ArenaApp(TerminalApp):
         """Opens the help. In the help: shows the keys beside the screen from now on, or no longer."""
         from screens.dialogs.help import HelpScreen, help_pages, keys_in_focus
 
+        screens = [each for each in self.screen_stack if isinstance(each, BaseScreen)]
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
             self.keys_beside = not self.keys_beside
-            self.call_after_refresh(lambda: show_keys_beside(self.screen, shown=self.keys_beside))
+            self.call_after_refresh(lambda: show_keys_beside(screens[-1], shown=self.keys_beside))
             if self.keys_beside and self.size.width < KEYS_BESIDE_FROM:
                 self.notify(f"The keys are beside the screen from {KEYS_BESIDE_FROM} columns on.", timeout=4)
             return
         focus = keys_in_focus(self.screen)
-        scopes: list[Scope] = [
-            "everywhere",
-            *(each.SCOPE for each in self.screen_stack if isinstance(each, BaseScreen)),
-        ]
-        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scopes[-1], focus, self._text))
+        scope: Scope = screens[-1].SCOPE if screens else "everywhere"
+        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scope, focus, self._text))
 
     def action_terms(self) -> None:
         """Shows the sentence of each term on the screen, or else all terms."""

@@ -205,10 +205,10 @@ def _displayed(widget: Widget) -> bool:
     return all(node.display for node in widget.ancestors_with_self if isinstance(node, Widget))
 
 
-def show_keys_beside(screen: Screen[Any], *, shown: bool) -> None:
-    """Shows a panel with the keys of a screen beside it, or removes it. Dialogs have none."""
+def show_keys_beside(screen: BaseScreen, *, shown: bool) -> None:
+    """Shows a panel with the keys of a screen beside it, or removes it."""
     panels = screen.query("#keys-beside")
-    if not shown or not isinstance(screen, BaseScreen):
+    if not shown:
         panels.remove()
     elif not panels:
         scopes = [screen.SCOPE, "everywhere"]

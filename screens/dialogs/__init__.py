@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Key
-from textual.geometry import Offset, Size
+from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Markdown, Select
@@ -25,7 +25,7 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput
-from screens.widgets.text_lines import PlainStatic, hanging
+from screens.widgets.text_lines import FittedText, PlainStatic, hanging
 
 T = TypeVar("T")
 
@@ -38,23 +38,10 @@ class _Fence(MarkdownFence):
         return super().highlight(code, language or "text", *arguments, **named)
 
 
-class _Rows(PlainStatic):
-    """The rows of a table of two columns, in the width that the layout gives."""
-
-    def __init__(self, head: list[Content], rows: list[list[Content]]) -> None:
-        super().__init__()
-        self._lines = [[title.stylize("$muted") for title in head], *rows]
-
-    def _hung(self, width: int) -> list[Content]:
-        column = max(name.cell_length for name, _ in self._lines) + 2
-        return [line for name, words in self._lines for line in hanging(name, words, width, column)]
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Counts the rows: a text that is drawn after the first layout would get no height."""
-        return len(self._hung(width))
-
-    def render(self) -> Content:
-        return Content("\n").join(self._hung(self.size.width))
+def _two_columns(head: list[Content], rows: list[list[Content]]) -> FittedText:
+    lines = [[title.stylize("$muted") for title in head], *rows]
+    column = max(name.cell_length for name, _ in lines) + 2
+    return FittedText(lambda width: [line for name, words in lines for line in hanging(name, words, width, column)])
 
 
 class _Table(MarkdownTable):
@@ -62,7 +49,7 @@ class _Table(MarkdownTable):
 
     def compose(self) -> ComposeResult:
         head, rows = self._get_headers_and_rows()
-        yield (_Rows if len(head) == 2 else MarkdownTableContent)(head, rows)
+        yield (_two_columns if len(head) == 2 else MarkdownTableContent)(head, rows)
 
 
 _BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence, "table_open": _Table}

@@ -15,11 +15,9 @@ from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
 from screens.dialogs import Dialog
-from screens.widgets.text_lines import PlainStatic, follow_width, hanging
+from screens.widgets.text_lines import FittedText, hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
-
-
 _NAMES = 19
 """Columns of sign and name."""
 
@@ -51,23 +49,18 @@ class DoctorScreen(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with self.frame("Doctor", "esc back", VerticalScroll, "large reader"):
-            yield PlainStatic("checking…", id="findings")
+            yield FittedText(self._rows, id="findings")
 
     def on_mount(self) -> None:
-        follow_width(self.query_one("#findings"), self._show)
         self.run_worker(self._check(), exit_on_error=False)
 
     async def _check(self) -> None:
         self._findings = await asyncio.to_thread(_findings)
-        self._show()
+        self.query_one("#findings").refresh(layout=True)
 
-    def _show(self) -> None:
+    def _rows(self, width: int) -> list[Content]:
         if self._findings is None:
-            return
-        if can_run(self._findings):
-            words = Content.styled("Kernels can run here.", "$success")
-        else:
-            words = Content.styled("Kernels cannot run here yet: see ✗ below.", "$error")
-        page = self.query_one("#findings", PlainStatic)
-        rows = [line for finding in self._findings for line in finding_lines(finding, page.content_size.width)]
-        page.update(Content("\n").join([words, Content(""), *rows]))
+            return [Content("checking…")]
+        good, bad = ("Kernels can run here.", "$success"), ("Kernels cannot run here yet: see ✗ below.", "$error")
+        words = Content.styled(*(good if can_run(self._findings) else bad))
+        return [words, Content(""), *(line for each in self._findings for line in finding_lines(each, width))]

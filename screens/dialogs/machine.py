@@ -50,7 +50,7 @@ class MachineDialog(Dialog[str | None]):
         """What is being done to a sweep; empty: nothing."""
 
     def compose(self) -> ComposeResult:
-        with self.frame("This machine", "sweep: n new · x stop · r resume · ^r name · esc", classes="large"):
+        with self.frame("This machine", "sweep: n new · x stop · r resume · ctrl+r name · esc", classes="large"):
             yield FigureTable(id="work")
             yield PlainStatic("reading…", id="report")
 
@@ -85,15 +85,18 @@ class MachineDialog(Dialog[str | None]):
         whole = printable(f"{work.what}\n") if work and table.virtual_size.width > table.size.width else ""
         self.report(self._changes or f"{whole}{said}")
 
-    @property
-    def _sweep(self) -> Work | None:
-        """The sweep under the cursor; None: a run, or nothing."""
+    def _sweep(self, *running: bool) -> Work | None:
+        """Returns the sweep under the cursor, if it is running or not as asked; else None, and says why."""
         work = self.query_one(FigureTable).under_cursor(self.rows)
-        return work if work is not None and work.sweep else None
+        if work is None or (work.sweep and bool(work.pid) in (running or (True, False))):
+            return work
+        kind = f"a sweep that is {work.place}" if work.sweep else "a run, not a sweep"
+        self.app.notify(f"This is {kind}.", severity="warning", markup=False)
+        return None
 
     @on(DataTable.RowSelected)
     def _selected(self) -> None:
-        if (work := self._sweep) is not None:
+        if (work := self._sweep()) is not None:
             self.dismiss(work.sweep)
 
     # --- sweeps --------------------------------------------------------------------------------------------
@@ -104,20 +107,20 @@ class MachineDialog(Dialog[str | None]):
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""
-        if (work := self._sweep) is not None:
+        if (work := self._sweep()) is not None:
             rename = partial(rename_sweep, self._paths, work)
             self._ask(Ask(printable(f"Rename {work.sweep}"), rename, work.sweep, enter="renames it"))
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
-        if (work := self._sweep) is not None and work.pid:
+        if (work := self._sweep(True)) is not None:
             text = "Its results are kept, and r resumes it. The run in progress is cancelled."
             question = Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run")
             ask(self, question, lambda sure: self._change(f"stopping {work.sweep}", partial(stop_sweep, work), sure))
 
     def action_resume(self) -> None:
         """Resumes the sweep under the cursor."""
-        if (work := self._sweep) is not None and not work.pid:
+        if (work := self._sweep(False)) is not None:
             options = shlex.join(["--resume", "--name", work.sweep])
             self._change(f"resuming {work.sweep}", partial(start_sweep, self._paths, options))
 

@@ -84,6 +84,7 @@ class BoardDialog(Dialog[Problem | None]):
             players = order_of(await asyncio.to_thread(store.players))
             self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
             self.board = await asyncio.to_thread(gather, self.services.paths, self._catalogue)
+            await asyncio.to_thread(read_published)  # kept from here on: drawing reads no file
         except ArenaError as error:
             self.query_one("#board-note", PlainStatic).update(error.one_line)
             return

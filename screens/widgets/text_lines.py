@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -44,6 +45,21 @@ class PlainStatic(Static):
         other = last is None or len(content.plain) != len(last.plain)
         self.update(content, layout=layout or (other and self.styles.auto_dimensions))
         return True
+
+
+class FittedText(PlainStatic):
+    """Rows that are made for the width that the layout gives."""
+
+    def __init__(self, rows: Callable[[int], list[Content]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._rows = rows
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Counts the rows: a text that is drawn after the first layout would get no height."""
+        return len(self._rows(width))
+
+    def render(self) -> Content:
+        return Content("\n").join(self._rows(self.size.width))
 
 
 def follow_width(widget: Widget, draw: Callable[[], object]) -> None:

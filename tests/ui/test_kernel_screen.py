@@ -40,9 +40,10 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         said.append(answer.words)
         show(self, answer, *more)
 
-    async with open_app(problem="13") as (app, pilot):
+    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for words in ("NOT RUN YET", "Each rank is compared with a float64 oracle."):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
+        assert "of bound" not in screen_text(app)  # nothing says yet that it runs on GPUs
         app.services.engine._tell(WorldChanged(role="spare", state="ready", world=2))
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         app.screen.editor.text = "pass"

@@ -118,7 +118,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         baseline = [pair.baseline_us for pair in pairs]
         contender = [pair.contender_us for pair in pairs]
         roofline = result.roofline if result else None
-        on_gpus = state.setting is None or kind_of(state.setting.device).on_gpus
+        on_gpus = state.setting is not None and kind_of(state.setting.device).on_gpus
         wide = width >= 62 and (on_gpus or roofline is not None)
         more = f"{'device':>9}{'of bound':>10}" if wide else ""
         head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}{more}"
