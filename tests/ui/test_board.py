@@ -1,15 +1,11 @@
 """The board: results of all players by problem, by category and as fast_p."""
 
-import re
-
-import msgspec
 import pytest
 from stored_runs import record
 
 from arena.board.gathering import gather
 from arena.board.tables import text_lines
 from arena.records.run_record import RunRecord
-from sandbox.protocol.events import Microseconds, Roofline
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.screen import KernelScreen
 from screens.picker.board import BoardDialog
@@ -78,61 +74,3 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
         await pilot.press("slash", *"13", "enter", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
-
-
-def bounded(entry: RunRecord, percent: float) -> RunRecord:
-    roofline, times = Roofline(1.0, percent, "link"), Microseconds(10.0, None)
-    return msgspec.structs.replace(entry, roofline=roofline, contender_us=times)
-
-
-async def test_scores_against_the_bound_stand_by_category(open_app, until, screen_text, services) -> None:
-    async with open_app() as (app, pilot):
-        for entry in (
-            bounded(stored(1, "you", 2.0), 50.0),
-            bounded(stored(2, "you", 1.5), 8.0),
-            stored(13, "you", 2.5),  # on a machine that was not calibrated
-            bounded(stored(1, "house", 3.0), 75.0),
-        ):
-            services.store.record(entry)
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
-        await pilot.press("f3", "f3", "f3")
-        await until(pilot, lambda: "▸bound" in screen_text(app))
-        lines = screen_text(app).splitlines()
-        at = next(n for n, line in enumerate(lines) if "of bound " in line and "75 %" in line)
-        assert "20 % [0, 100]" in lines[at]  # the geometric mean of 50 and 8
-        assert "gap closed   51 % [" in lines[at + 1]
-        assert "no roofline  1" in lines[at + 2]
-
-
-def judged_elsewhere(run_id: str, of: RunRecord, outcome: str, verdict: Verdict = Verdict.PASS) -> RunRecord:
-    """A run of the same kernel at other sizes, as `run --other-sizes` makes them."""
-    return msgspec.structs.replace(
-        of, run_id=run_id, preset_sizes=False, verdict=verdict, outcome=outcome, other_than=of.run_id, code=of.code
-    )
-
-
-async def test_faster_kernel_says_where_else_it_holds(open_app, until, screen_text, services) -> None:
-    async with open_app() as (app, pilot):
-        everywhere, somewhere, nowhere = (stored(number, "you", 1.5) for number in (1, 2, 13))
-        slower = stored(2, "house", 0.5, outcome="slower")
-        for entry in (
-            *(everywhere, somewhere, nowhere, slower, stored(1, "house", 2.5)),
-            *(judged_elsewhere("a1", everywhere, "faster"), judged_elsewhere("a2", everywhere, "faster")),
-            judged_elsewhere("a3", everywhere, ""),  # correct, and not timed
-            *(judged_elsewhere("b1", somewhere, "faster"), judged_elsewhere("b2", somewhere, "even")),
-            judged_elsewhere("c1", nowhere, "", Verdict.WRONG_RESULT),
-            judged_elsewhere("d1", slower, "faster"),
-            # a run at sizes that the user chose does not count here
-            msgspec.structs.replace(judged_elsewhere("e1", nowhere, "faster"), other_than=""),
-        ):
-            services.store.record(entry)
-        await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
-        lines = screen_text(app).splitlines()
-        head = next(line for line in lines if "problem " in line and "house" in line)
-        at = head.index("other sizes")
-        assert head.index("you") < at < head.index("house")
-        assert head.count("other sizes") == 1  # none for the house: its run with other sizes is not faster
-        shown = {int(re.findall(r"\d+", line)[0]): line[at : at + 11].strip() for line in lines if "▲ 1.50×" in line}
-        assert shown == {1: "all", 2: "some", 13: "none"}

@@ -4,8 +4,6 @@ import pytest
 from textual.events import Key
 from textual.widgets import OptionList
 
-from screens.app_protocol import DuelPlan
-from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.widgets.completion import Completion, name_at, names_for, signature_words
 
 SYMM = ("s", "y", "m", "m", "full_stop")
@@ -175,22 +173,3 @@ async def test_escape_closes_list_before_it_leaves_kernel(open_app, type_kernel,
         await until(pilot, lambda: "symm.stage(x: torch.Tensor, tag: str" in screen_text(app))
         await pilot.press("ctrl+@")
         await until(pilot, lambda: any("after a module of the kit" in said.message for said in app._notifications))
-
-
-@pytest.mark.slow
-async def test_a_duel_has_the_list_and_the_signature(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        problem = app.services.catalogue.find("13")
-        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
-        editor = app.screen._editor
-        await until(pilot, lambda: app.focused is editor and editor.text != "")
-        editor.move_cursor((0, 0))
-        await pilot.press(*SYMM, "b", "ctrl+space")
-        assert editor.completion.is_open
-        await pilot.press("escape")
-        assert not editor.completion.is_open
-        assert not app.screen.was_pressed("leave_duel")
-        await pilot.press("ctrl+@", "enter")
-        assert editor.text.startswith("symm.barrier")
-        await until(pilot, lambda: "symm.barrier(timeout_s: float=10.0)" in screen_text(app))

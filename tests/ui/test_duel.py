@@ -108,20 +108,6 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_t
         await until(pilot, lambda: isinstance(app.screen, DuelBoard))
 
 
-async def test_esc_asks_and_lets_measuring_go_on(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="wrong", guest="wrong"))
-        editor = screen.panes["left"]
-        editor.replace("measures", editor.document.start, editor.document.end)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "· measuring on" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: any("leaves: the duel" in str(note.message) for note in app._notifications))
-        assert screen.match.measuring_on
-        assert screen.state.left.last.passed
-        assert "1.50×" in screen_text(app)
-
-
 async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
@@ -224,20 +210,6 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         assert duel_records(paths.duels) == []  # it counts for nobody
         assert "# not saved" in workspace.draft(path)
         assert workspace.kernel(content_hash("half a thought")) is not None
-
-
-async def test_text_typed_in_duel_is_kept_as_draft(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        kernel, workspace, problem = app.screen, app.services.workspace, prepare(app, guest="pass")
-        path = workspace.kernel_path(problem)
-        kernel.editor.insert("# before\n")
-        await until(pilot, lambda: workspace.draft(path) is not None)
-        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
-        await until(pilot, lambda: "# before" in app.screen.unsaved)
-        app.screen.panes["left"].insert("# in the duel\n")
-        await until(pilot, lambda: "# in the duel" in workspace.draft(path))
-    assert "# in the duel" in workspace.draft(path)  # the kernel screen below has kept nothing older
 
 
 async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:

@@ -186,21 +186,3 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         await until(pilot, lambda: app.screen is app.picker)
         app.open_problem(problem)
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
-
-
-async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, save_kernel) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await save_kernel(pilot, "pass")
-        path = app.screen.session.path
-        app.services.workspace.save(path.with_name("ring.py"), "pass\n# ring")
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
-        await choose_player(app.screen, pilot, until, "right", "file: kernel")
-        app.screen.action_decide()
-        await until(pilot, lambda: "two different" in str(app.screen.query_one("#report").content))
-        await choose_player(app.screen, pilot, until, "right", "file: ring")
-        app.screen.action_decide()
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
-        duel = app.screen
-        await until(pilot, lambda: duel.state.right.last is not None)
-        assert duel.state.right.last.kernel.source == "pass\n# ring"

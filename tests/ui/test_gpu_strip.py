@@ -11,7 +11,6 @@ import arena.setting_choice
 import screens.kernel.gpu_strip
 from arena.machine.gpu_sampler import GpuReading, GpuSampler
 from arena.settings import Settings
-from sandbox.machine.nvml import NvmlMissing
 from screens.kernel.gpu_strip import GpuStrip, curve, gpu_line, gpu_rows
 
 
@@ -149,13 +148,3 @@ async def test_a_machine_without_nvml_has_no_strip(gpus, open_app, until) -> Non
     async with open_app(problem="13") as (app, pilot):
         strip = app.screen.query_one(GpuStrip)
         await until(pilot, lambda: bool(made) and made[0].absent and not strip.display)
-
-
-@pytest.mark.slow
-async def test_a_driver_that_stops_answering_is_named(gpus, open_app, until, screen_text) -> None:
-    def read() -> list[GpuReading]:
-        raise NvmlMissing("nvmlDeviceGetMemoryInfo: GPU is lost")
-
-    gpus(read)
-    async with open_app(problem="13") as (app, pilot):
-        await until(pilot, lambda: "GPUs: nvmlDeviceGetMemoryInfo: GPU is lost" in screen_text(app))

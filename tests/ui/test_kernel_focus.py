@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from arena.duel.events import FinalBegan
 from screens.app_protocol import DuelPlan
 from screens.dialogs.help import found_in, help_pages
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
@@ -200,19 +199,3 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
         await until(pilot, lambda: "rematch" in keys(screen_text(app)) and "share" in keys(screen_text(app)))
         for gone in ("submit", "pause", "final", "give up"):
             assert gone not in keys(screen_text(app))
-
-
-async def test_final_of_duel_shows_no_keys_of_players(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        problem = app.services.catalogue.find("13")
-        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "submit" in keys(screen_text(app)))
-        screen = app.screen
-        screen.match.tell(FinalBegan(at=1.0, left=1, right=1, run_id=""))
-        await until(pilot, lambda: "give up" not in keys(screen_text(app)))
-        for gone in ("submit", "pause", "final", "rematch"):
-            assert gone not in keys(screen_text(app))
-        for key in ("ctrl+g", "shift+f7"):
-            app.clear_notifications()
-            await pilot.press(key)
-            assert [note.message for note in app._notifications] == ["The final is running already"]

@@ -77,22 +77,6 @@ async def test_log_stays_visible_when_terminal_widens(open_app, events, until, s
         await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)
 
 
-@pytest.mark.further
-async def test_pane_without_rows_scrolls_into_sight(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 24)) as (app, pilot):
-        for event in events("told"):
-            app.screen.apply(event)
-        await until(pilot, lambda: "╭─ Time" in screen_text(app))
-        log = app.screen.query_one("#log")
-        await until(pilot, lambda: not app.screen.session.changed)
-        await pilot.pause(0.3)
-        app.screen.go_to("log")
-        await until(pilot, lambda: log.has_focus)
-        await until(pilot, lambda: "finished: PASS" in screen_text(app))
-        app.screen.go_to("answer")
-        await until(pilot, lambda: "╭─ Speedup" in screen_text(app))
-
-
 async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 40)) as (app, pilot):
         log = app.screen.query_one(LogPane)

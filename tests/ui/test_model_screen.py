@@ -19,7 +19,7 @@ from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
 from screens.model import words as model_words
-from screens.model.setup import INDEPENDENT, OTHER_SIZES, ModelSetup
+from screens.model.setup import INDEPENDENT, ModelSetup
 
 pytestmark = pytest.mark.slow
 
@@ -194,18 +194,6 @@ async def test_without_a_model_the_settings_file_is_opened(open_app, until, scre
     assert path.read_text(encoding="utf-8").splitlines()[line - 1].startswith("# Models that write kernels")
 
 
-async def test_a_missing_key_is_named_before_anything_starts(open_app, until, screen_text, paths, monkeypatch) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    async with open_app() as (app, pilot):
-        model = ModelSettings(provider="anthropic", model="m-1")
-        save_settings(Settings(device="cpu", models={"opus": model}), paths)
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
-        await pilot.press("enter")
-        await until(pilot, lambda: "there is no key ANTHROPIC_API_KEY" in screen_text(app))
-        await until(pilot, lambda: "tokens" in screen_text(app))  # no prices: no dollars to limit
-
-
 async def test_without_jail_models_kernel_does_not_run(open_app, until, screen_text, with_model, monkeypatch) -> None:
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "none")
     with_model.replies = [provider.streamed(fenced("pass"))]
@@ -215,26 +203,6 @@ async def test_without_jail_models_kernel_does_not_run(open_app, until, screen_t
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "without a jail" in screen_text(app))
         assert not with_model.seen
-
-
-async def test_kernel_is_improved_and_races_its_origin(open_app, until, screen_text, with_model, paths) -> None:
-    with_model.replies = [provider.streamed(fenced("pass")), provider.streamed(fenced("pass\n# better"))]
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f7")
-        first = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: first.session.over)
-        await until(pilot, lambda: app.screen is first and first.session.state.best is not None)
-        await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
-        await until(pilot, lambda: "Improve kernel-1.py" in screen_text(app))
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: screen.session.over)
-        await until(pilot, lambda: "against kernel-1.py: ▲ 1.50×" in screen_text(app))
-        await until(pilot, lambda: "from kernel-1.py" in screen_text(app))
-        assert "Start from this kernel, `kernel-1.py`" in with_model.seen[1].prompt
-        assert "Its verdict in this setting is PASS." in with_model.seen[1].prompt
-        (comparison,) = app.services.store.comparisons()
-        assert (comparison.versus, comparison.outcome) == ("kernel-1.py", "faster")
 
 
 async def test_kernel_in_editor_is_offered_to_improve(open_app, until, type_kernel, screen_text, with_model) -> None:
@@ -250,24 +218,6 @@ async def test_kernel_in_editor_is_offered_to_improve(open_app, until, type_kern
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: f"against {name}: ▲ 1.50×" in screen_text(app))
         assert f"Start from this kernel, `{name}`" in with_model.seen[0].prompt
-
-
-async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, screen_text, with_model) -> None:
-    with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f7")
-        screen = await asked(app, pilot, until, sizes=OTHER_SIZES)
-        assert " · other sizes, too · " in screen.session.plan.words
-        await until(pilot, lambda: screen.session.over)
-
-        def passed() -> list[str]:
-            return [line for line in screen_text(app).splitlines() if "✓ PASS  ▲ 1.50×" in line]
-
-        await until(pilot, lambda: any("sizes: all" in line for line in passed()))
-        report = screen.session.state.kernels[1].report
-        assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
-        assert screen.session.state.kernels[0].report.tried_other_sizes is False
-        await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
 
 
 def test_right_kernel_without_interval_is_too_noisy() -> None:

@@ -5,10 +5,8 @@ from textual.command import Command, CommandInput, CommandList, CommandPalette
 from textual.events import Click, Key
 
 from screens.actions import ACTIONS, PLACES, key_of
-from screens.dialogs import doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose, Welcome
-from screens.kernel.screen import KernelScreen
 from screens.palette import Commands
 from screens.sweep import SweepScreen
 
@@ -68,18 +66,6 @@ async def test_palette_over_welcome_works_as_in_problem_list(open_app, services,
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "SweepScreen"]
         assert not services.first_start  # the welcome counts as read
-
-
-async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_text, monkeypatch) -> None:
-    monkeypatch.setattr(doctor, "_findings", list)
-    async with open_app() as (app, pilot):
-        await pilot.press("f12", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p", *"gemm_all")
-        await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.problem.id == 13)
-        assert len(app.screen_stack) == 2
 
 
 async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until) -> None:

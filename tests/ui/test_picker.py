@@ -113,19 +113,6 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         assert "you" in {key.value for key in app.picker.table.columns}
 
 
-@pytest.mark.further
-@pytest.mark.slow
-async def test_escape_clears_a_category_whose_pane_is_hidden(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        app.picker.query_one("#categories", OptionList).highlighted = 2
-        await until(pilot, lambda: ids(app) == [13])
-        await pilot.resize_terminal(58, 30)
-        await until(pilot, lambda: not app.picker.query_one("#category-pane").display)
-        await pilot.press("escape")
-        await until(pilot, lambda: ids(app) == [1, 2, 13])
-        assert app.picker.category == ""
-
-
 @pytest.mark.slow
 async def test_the_filter_matches_words_classes_and_states(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):

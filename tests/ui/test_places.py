@@ -1,18 +1,12 @@
 """Jump letters and full-screen panes on screens other than the kernel screen; no column is left empty."""
 
-from pathlib import Path
-
 import pytest
 from textual.widgets import Input, OptionList
 
-from arena.duel.journal import read_duel_header
 from screens.dialogs.settings import SettingsScreen
-from screens.duel.replay import ReplayDuelScreen
 from screens.pane_jump import PaneJump
 
 pytestmark = pytest.mark.slow
-
-RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 
 async def jump(app, pilot, until, letter: str) -> None:
@@ -21,13 +15,6 @@ async def jump(app, pilot, until, letter: str) -> None:
     await pilot.press(letter)
     await until(pilot, lambda: not isinstance(app.screen, PaneJump))
     await pilot.pause()
-
-
-async def replayed(app, pilot, until) -> ReplayDuelScreen:
-    app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
-    await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and app.screen.query("#seek"))
-    await pilot.pause()
-    return app.screen
 
 
 async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text) -> None:
@@ -52,22 +39,6 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text
         assert app.screen.query_one("#problem-pane").region.width == 160
         await pilot.press("escape")
         await until(pilot, lambda: "Parallelism" in screen_text(app))
-
-
-async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        screen = await replayed(app, pilot, until)
-        for letter, pane in (("r", "#right-pane"), ("a", "#race-pane"), ("l", "#left-pane")):
-            await jump(app, pilot, until, letter)
-            assert screen.query_one(pane).has_pseudo_class("focus-within")
-        await pilot.press("ctrl+t")
-        await pilot.pause()
-        left = screen.query_one("#left-pane").region
-        assert (left.width, left.height > 35) == (160, True)
-        assert screen.panes["left"].region.height > 30
-        await pilot.press("ctrl+t")
-        await pilot.pause()
-        assert screen.query_one("#left-pane").region.width == 80  # the race is below it
 
 
 async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:

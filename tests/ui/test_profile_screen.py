@@ -20,10 +20,7 @@ from arena.profile.timeline import typical_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
-from screens.actions import ACTIONS, SCOPE_WORDS
-from screens.dialogs.help import help_pages
 from screens.kernel.screen import KernelScreen
-from screens.keymap import keymap_fault
 from screens.profile import ProfileScreen, words
 
 # The scripted referee reads the first line and passes this kernel.
@@ -108,27 +105,6 @@ async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_tex
         assert "ValueError: no such [thing]" in app.screen._end.plain
         await pilot.press("t")
         await until(pilot, lambda: any("there is no profile" in str(note.message) for note in app._notifications))
-
-
-@pytest.mark.slow
-async def test_profile_waits_for_run_that_is_being_timed(open_app, until, screen_text, monkeypatch) -> None:
-    """tests/unit/profile/test_profile.py tests that a real profile waits while devices are in use."""
-    its_turn, ends = asyncio.Event(), asyncio.Event()
-
-    async def waits(request: ProfileRequest, tell) -> Profiled:
-        tell(True)
-        await its_turn.wait()
-        tell(False)
-        await ends.wait()
-        return made()
-
-    monkeypatch.setattr(screens.profile, "profile", waits)
-    async with profiled(open_app, until, LATE) as (app, pilot):
-        await until(pilot, lambda: "▸ WAITING" in screen_text(app))
-        its_turn.set()
-        await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
-        ends.set()
-        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
 
 
 @pytest.mark.slow
@@ -269,24 +245,6 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
         await until(pilot, lambda: ".ncu-rep" in screen_text(app).replace(" ", "").replace("\n", "").replace("│", ""))
 
 
-@pytest.mark.slow
-async def test_missing_ncu_report_says_why_and_spares_cpus(open_app, until, screen_text, monkeypatch) -> None:
-    async def on_gpus(request: ProfileRequest, tell) -> Profiled:
-        if not request.ncu_file:
-            return made_on_gpus()
-        raise MachineError("ncu gave no report. kernel replay: LaunchFailed", "try `pkb-arena profile` without --ncu")
-
-    monkeypatch.setattr(screens.profile, "profile", on_gpus)
-    async with profiled(open_app, until, LATE) as (app, pilot):
-        await until(pilot, lambda: "n profiles the kernels" in screen_text(app))
-        await pilot.press("n")
-        shown = app.screen.query_one("#profile-page")
-        await until(pilot, lambda: "! NO REPORT OF NCU  ncu gave no report" in shown.content.plain)
-        app.screen.found = made()
-        app.screen.action_ncu()
-        await until(pilot, lambda: any("profiles kernels of GPUs" in str(note.message) for note in app._notifications))
-
-
 @pytest.mark.parametrize("world", [1, 2, 8])
 @pytest.mark.parametrize("width", [54, 94, 154])
 def test_gpu_page_fits_with_two_lanes_a_rank(width: int, world: int) -> None:
@@ -346,14 +304,6 @@ def test_ranks_without_call_have_sentences_and_no_lanes() -> None:
     assert page.count("no call was seen") == 2
     assert "rank 1: 7 spans left out" in page
     assert "a typical call" not in page
-
-
-def test_help_and_key_editor_name_the_keys() -> None:
-    assert keymap_fault({}) == ""
-    page = "\n".join(help_pages({}, "kernel"))
-    assert "| shift+F6 | Profile the kernel" in page
-    assert "## Keys at a profile" in page
-    assert {action.scope for action in ACTIONS} <= set(SCOPE_WORDS)
 
 
 def test_call_faster_under_profiler_is_not_compared() -> None:

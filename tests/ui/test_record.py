@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pyte
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import CommandLine
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -75,22 +75,6 @@ def test_long_pauses_are_shortened_and_time_goes_forward() -> None:
         assert after > moment
     assert told([], 1.0) == [(0.0, 0.0)]
     assert told([3.0], 20.0) == [(0.0, 3.0)]
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
-    done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json")
-    told_of = answer_of(done)
-    lines = (tmp_path / "duel.cast").read_text().splitlines()
-    assert told_of["bytes"] == (tmp_path / "duel.cast").stat().st_size
-    screen = pyte.Screen(100, 30)
-    stream = pyte.Stream(screen)
-    for line in lines[1:]:
-        stream.feed(json.loads(line)[2])
-    text = "\n".join(screen.display)
-    assert "wins: faster in the final" in text or "a draw" in text
-    assert "at the end" in text
 
 
 @pytest.mark.slow

@@ -129,19 +129,6 @@ async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, save
         assert "of the baseline against itself" not in screen_text(app)
 
 
-async def test_deleted_file_is_noticed_and_written_again(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        text, path = screen.editor.text, screen.session.path
-        path.unlink()
-        await until(pilot, lambda: any("was deleted" in note.message for note in app._notifications))
-        await until(pilot, lambda: "● unsaved" in screen_text(app))
-        await pilot.press("f5")
-        await until(pilot, lambda: path.exists() and not screen.editor.dirty)
-        assert path.read_text() == text
-        await until(pilot, lambda: "● unsaved" not in screen_text(app))
-
-
 async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, path = app.screen, app.screen.session.path
@@ -242,15 +229,6 @@ async def test_escape_while_file_is_written_cancels_run(
         await until(pilot, lambda: result_of(screen))
 
 
-async def test_cancel_key_is_named_as_mapped(open_app, services, save_kernel, until, screen_text) -> None:
-    services.settings = replace(services.settings, keymap={"cancel": "ctrl+r"})
-    async with open_app(problem="13") as (app, pilot):
-        await save_kernel(pilot, "wait")
-        await until(pilot, lambda: "ctrl+r twice cancels" in screen_text(app))
-        await pilot.press("ctrl+r", "ctrl+r")
-        await until(pilot, lambda: app.screen.session.state.cancelled_in is not None)
-
-
 async def test_a_cancelled_run_keeps_its_pass(open_app, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await save_kernel(pilot, "times")
@@ -286,23 +264,6 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         await until(pilot, lambda: app.screen is screen and screen.session._request.versus is not None)
         await pilot.press("x")
         assert screen.editor.text == "wait"
-
-
-async def test_timing_against_revision_ends_measuring_on(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        for text in ("pass", "measures"):
-            type_kernel(screen, text)
-            await pilot.press("ctrl+s")
-            await until(pilot, lambda: screen.session.state.sha256 == content_hash(text) and screen.session.state.told)  # noqa: B023
-        assert screen.session.state.measuring_on
-        await pilot.press("f6")
-        await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
-        at = next(n for n, entry in enumerate(app.screen.entries) if entry.sha256 == content_hash("pass"))
-        app.screen.query_one("#runs").move_cursor(row=at)
-        await pilot.pause()
-        await pilot.press("t")
-        await until(pilot, lambda: app.screen is screen and screen.session._judged.versus is not None)
 
 
 async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, screen_text) -> None:
@@ -342,26 +303,6 @@ async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, unt
         assert screen.session.state.setting.world == 4
 
 
-async def test_enter_runs_in_setting_and_chooses_in_list(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        await pilot.press("f4")
-        await until(pilot, lambda: bool(app.screen.query("#world")) and app.focused is not None)
-        world = app.screen.query_one("#world")
-        world.focus()
-        await until(pilot, lambda: world.has_focus)
-        await pilot.press("space")
-        await until(pilot, lambda: world.expanded)
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: not world.expanded)
-        chosen = world.value
-        await pilot.press("up", "down")
-        await until(pilot, lambda: world.has_focus and not world.expanded)
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is screen and screen.session.choice.world == chosen)
-        await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
-
-
 async def test_run_of_other_kernel_is_not_shown_here(
     open_app, type_kernel, save_kernel, events, until, screen_text
 ) -> None:
@@ -381,21 +322,6 @@ async def test_run_of_other_kernel_is_not_shown_here(
         type_kernel(app.screen, "pass")
         await pilot.press("f5")
         await until(pilot, lambda: result_of(app.screen))
-
-
-async def test_unstarted_run_of_earlier_screen_is_not_shown(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        engine = app.services.engine
-        type_kernel(app.screen, "pass")
-        async with engine._turn:
-            await pilot.press("f5")
-            await until(pilot, lambda: bool(engine.unended))
-            app.open_problem(app.services.catalogue.find("1"))
-            await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.problem.id == 1)
-            await until(pilot, lambda: app.screen.editor.text != "")
-        await until(pilot, lambda: not engine.unended)
-        await pilot.pause(0.2)
-        assert not app.screen.session.state.run_id
 
 
 @pytest.mark.parametrize("ends", ["after", "before", "never"])
@@ -426,18 +352,6 @@ async def test_left_run_is_shown_when_kernel_is_reopened(
         await until(pilot, lambda: "✓ PASS" in screen_text(app) and not session.busy)
         type_kernel(app.screen, "pass")
         await until(pilot, lambda: f"revision {session.state.sha256[:8]}" in screen_text(app))
-
-
-async def test_left_run_that_has_not_begun_is_awaited(open_app, save_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await save_kernel(pilot, "hang")
-        await until(pilot, lambda: app.screen.session.state.phase == "check")  # its last event
-        app.screen.session.last_run._events.clear()  # as if no event had arrived
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
-        app.open_problem(app.services.catalogue.find("13"))
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.session.busy)
-        assert app.screen.session.waited is not None
 
 
 async def test_history_searches_notes_and_marks(open_app, save_kernel, until, screen_text) -> None:

@@ -3,7 +3,6 @@
 import pytest
 from textual.widgets import Input
 
-from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.run_update import LogLine
 from screens.kernel.source.source_pane import shortened_path
@@ -118,22 +117,3 @@ async def test_find_in_the_log(open_app, until, screen_text) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: log.has_focus and not screen.query_one(FindBar).has_class("open"))
         assert log.cursor == 170
-
-
-async def test_find_in_an_older_revision(open_app, save_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        await save_kernel(pilot, "pass\n# the needle lies here\n# and a needle there\n")
-        await until(pilot, lambda: 13 in screen.session.services.standings)
-        await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and bool(app.screen.entries))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: isinstance(app.focused, Input))
-        await pilot.press(*"needle")
-        await until(pilot, lambda: "1 of 2" in screen_text(app))
-        assert app.screen.query_one("#revision").selected_text == "needle"
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is app.screen.query_one("#runs"))
-        assert isinstance(app.screen, HistoryScreen)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)

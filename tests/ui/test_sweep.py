@@ -121,20 +121,6 @@ async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_t
         begun.close()
 
 
-@pytest.mark.further
-async def test_players_with_alike_names_have_own_columns(open_app, until, screen_text, journal: SweepJournal) -> None:
-    players = [f"agent:./my_agents/claude_{letter}.py" for letter in "ab"]
-    plan = SweepPlan(players=players, problems=["allreduce"], attempts=1)
-    journal.append(SweepSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
-    journal.append(result(players[0], "allreduce", 1, "PASS"))
-    journal.append(result(players[1], "allreduce", 1, "WRONG_RESULT"))
-    journal.close()
-    async with open_app(size=(200, 30)) as (app, pilot):
-        await pilot.press("c")
-        await until(pilot, lambda: "✓ pass" in screen_text(app) and "✗ wrong" in screen_text(app))
-        await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
-
-
 async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_text, monkeypatch) -> None:
     read = threading.Event()
     monkeypatch.setattr(machine, "queue", lambda: [] if read.wait(PATIENCE_S) else None)
