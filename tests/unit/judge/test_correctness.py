@@ -234,12 +234,6 @@ def test_file_that_does_not_load_gets_advice() -> None:
     assert f"{failure.message}. {failure.advice}".count("solution") == 1
 
 
-def test_one_rank_that_hangs_is_named_alone() -> None:
-    _, failure = proved(of_kernel(Fault(Kind.GO, ranks=(1,))))
-    assert failure.message == "rank 1 did not finish in time"
-    assert failure.rank == 1
-
-
 @pytest.mark.parametrize("built", [False, True])
 def test_building_shared_parts_counts_as_compiling(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     backends = [SimpleNamespace(build=None), SimpleNamespace(build=lambda folder: built)]

@@ -247,15 +247,6 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
     assert judged.detail.endswith("Run it again when fewer programs run on this machine.")
 
 
-@pytest.mark.parametrize(("room", "role"), [(0, "oracle"), (1, "spare")])
-def test_machine_without_room_for_world_is_harness_error(room: int, role: str, told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine()
-    machine.room = room
-    judged = judged_by(machine.referee(), machine, told)
-    assert judged.verdict is Verdict.HARNESS_ERROR
-    assert judged.detail.startswith(f"prepare: cannot start the {role} world")
-
-
 def test_unsound_device_is_harness_error_until_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
@@ -278,16 +269,6 @@ def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: 
     referee.judge(msgspec.structs.replace(run, setting=machine.setting(**changes)))
     assert len([event for event in told() if isinstance(event, Refused)]) == 1
     assert machine.started["baseline"] == []
-
-
-def test_sizes_wrong_for_the_problem_are_refused(told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine()
-    machine.oracle.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even\n"))
-    referee = machine.referee()
-    referee.judge(machine.run(rounds=6))
-    (refused,) = [event for event in told() if isinstance(event, Refused)]
-    assert refused.message == "M must be even"
-    assert referee.oracle.world is None
 
 
 # --- cancelling ----------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from made_kernels import MadeKernel, MadeOracle, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.machine import processes
-from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, Draw, Reveal, TakeOutputs
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US
@@ -316,10 +315,3 @@ def test_duel_blames_last_runner_for_work_at_rest(left_over: bool, blamed: str) 
     assert failed.verdict is Verdict.BASELINE_DISTURBED
     assert failed.side == (CONTENDER if blamed == "mine" else RIVAL)
     assert ("(its," if blamed == "mine" else "(the other,") in failed.failure.message
-
-
-def test_unobservable_device_is_not_asked_in_duels() -> None:
-    machine = MadeMachine("made-cpu")
-    machine.rounds(rival="rival.py").measure()
-    orders = machine.ranks(machine.started["baseline"][0]).orders
-    assert not any(order.kind is Kind.REVEAL and order.side is None for order in orders)

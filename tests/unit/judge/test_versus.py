@@ -3,19 +3,18 @@
 from typing import Any
 
 import pytest
-from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_kernels import Fault, MadeKernel, noisy
 from made_machine import MadeGpu, MadeMachine
 
 from sandbox.protocol.events import Checked, Contender, PhaseStarted, RankChecked, Result
 from sandbox.protocol.frames import LOST, REUSES, Kind
-from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Versus
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
-from sandbox.worlds.exchange import CONTENDER, RIVAL, Exchange
+from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.failures import HarnessFailed
 
 SIDES = [("kernel", 0), ("rival", 1)]
@@ -117,39 +116,10 @@ def test_lacking_gpu_memory_blames_neither(name: str, side: int, after: int, mon
     assert verdicts(fought(MadeMachine(**made)))[side] is Verdict.OUT_OF_MEMORY
 
 
-@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
-@pytest.mark.parametrize("late", [False, True])
-def test_wrong_and_late_outputs_blame_their_kernel(side: int, late: bool) -> None:
-    machine = MadeMachine()
-    honest = machine.oracle.finding
-    timed = [False]
-
-    def finding(rank: int, order: Any, slot: int) -> Any:
-        timed[0] |= any(event.phase == "time" for event in machine.of(PhaseStarted))
-        return wrong() if timed[0] and order.side == side and not late else honest(rank, order, slot)
-
-    def touched(rank: int, order: Any) -> list[int]:
-        return [side] if late and timed[0] and isinstance(order, CheckPoison) else []
-
-    machine.oracle.finding, machine.oracle.touched = finding, touched
-    result = fought(machine)
-    found = verdicts(result)
-    assert (found[side], found[1 - side]) == (Verdict.LATE_OUTPUT if late else Verdict.WRONG_RESULT, Verdict.PASS)
-    failure = result.failure if side == CONTENDER else result.rival and result.rival.failure
-    assert failure.phase == "time"
-
-
 def test_both_may_fail() -> None:
     broken = MadeKernel(faults=[Fault(Kind.LOAD, Kind.LOAD_FAILED, text="no solution")])
     result = fought(MadeMachine("made-cpu", broken, broken))
     assert verdicts(result) == (Verdict.LOAD_ERROR, Verdict.LOAD_ERROR)
-
-
-@pytest.mark.parametrize(("name", "side"), SIDES)
-def test_kernel_computing_during_other_has_disturbed_it(name: str, side: int) -> None:
-    made: dict[str, Any] = {name: MadeKernel(cpu_share=0.8)}
-    found = verdicts(fought(MadeMachine(**made), rounds=12))
-    assert (found[side], found[1 - side]) == (Verdict.BASELINE_DISTURBED, Verdict.PASS)
 
 
 def test_no_op_results_are_gone_before_output_probe(monkeypatch: pytest.MonkeyPatch) -> None:
