@@ -1,23 +1,18 @@
 """Agent programs and models as players of a duel, and their budgets: real requests to a provider on this machine."""
 
-import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from model_server import KEY, ModelServer, streamed
 from scripted_agents import KERNELS
-from waiting import PATIENCE_S, comes_true
 
-from arena.duel.card import duel_report, svg_card, text_card
-from arena.duel.events import KernelJudged, Left, Spending
-from arena.duel.journal import duel_records, read_duel
+from arena.duel.events import KernelJudged
+from arena.duel.journal import read_duel
 from arena.duel.match import Match, duel_players, new_header
 from arena.paths import Paths
 from arena.players.make_player import ModelPlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
-from arena.players.program import player as program_player
 from arena.players.program.player import ProgramPlayer
 from arena.players.trace import Returned, read_trace
 from arena.runs.engine import Engine
@@ -83,40 +78,6 @@ async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path
     assert verdicts == [Verdict.WRONG_RESULT, Verdict.PASS]
     (trace,) = paths.traces.glob("*.jsonl")
     assert sum(isinstance(event, Returned) for event in read_trace(trace)) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("jailed_agents")
-async def test_program_without_money_is_ended_and_keeps_kernels(
-    engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setattr(program_player, "SPENT_S", PATIENCE_S)
-    model_server.replies = [streamed("hello")]
-    variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
-    settings = settings_for(model_server, [str(script)], **variables)
-    player = player_for("agent:mine", settings, paths, 2e-4)
-    assert player.model is not None
-    match = match_of(engine, paths, player, 2e-4)
-    played = asyncio.create_task(match.play())
-    await comes_true(lambda: match.state.left.best or played.done())
-    monkeypatch.setattr(program_player, "SPENT_S", 0.5)
-    ended = await played
-    assert ended.winner == "left"
-    assert ended.left.stopped == "the budget of $0.0002 is spent"
-    (left,) = told(match, paths, Left)
-    assert left.reason == ended.left.stopped
-    assert len(model_server.seen) == 2  # the third request was refused
-    spent = ended.left.usd
-    assert 2e-4 < spent < 3e-4  # the second answer was cut off
-    assert told(match, paths, Spending)[-1].usd == spent
-    assert ended.left.attempt == 1
-    report = duel_report(match.state)
-    assert (report["budget_usd"], report["left"]["left"]) == (2e-4, ended.left.stopped)
-    assert duel_records(paths.duels)[0].ended == ended
-    for card in (text_card(match.state.header, ended), svg_card(match.state)):
-        assert f"${spent:.4f} of $0.0002" in card
-        assert "the budget of $0.0002 is spent" in card
 
 
 async def test_model_stops_at_budget_and_its_kernels_count(

@@ -420,15 +420,6 @@ async def test_setting_that_cannot_be_run_ends_duel(make_match: MakeMatch, paths
     assert isinstance(told(match, paths)[-1], Abandoned)
 
 
-@pytest.mark.parametrize(
-    ("word", "kind", "player"), [("house", "house", "house"), ("baseline", "baseline", "baseline")]
-)
-def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) -> None:
-    found = player_for(word, paths)
-    facts = new_header(PROBLEM, SETTING, (found, found)).left
-    assert (facts.kind, facts.name) == (kind, player)
-
-
 async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     on_gpus = msgspec.structs.replace(SETTING, device="cuda")
     player = player_for("baseline-graph", paths, setting=on_gpus)

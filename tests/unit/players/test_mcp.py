@@ -28,8 +28,6 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from sandbox.protocol.kernel_files import Kernel
-
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 RIGHT = """import torch.distributed as dist
 
@@ -78,25 +76,6 @@ async def tools() -> AsyncIterator[ArenaTools]:
     async with Engine(find_paths(), command=SCRIPTED) as engine:
         terms = Terms(choice=Choice(device="cpu", world=2), unsafe=True)
         yield ArenaTools(engine, load_catalogue([]), Settings(), find_paths(), terms)
-
-
-async def test_calls_at_once_are_judged_in_turn(tools: ArenaTools):
-    calls = [tools.call("run", {"problem": 13, "source": text}) for text in ("pass", "wrong", "pass")]
-    verdicts = [answer.text.partition("# Verdict: ")[2].split()[0] for answer in await asyncio.gather(*calls)]
-    assert verdicts == ["PASS", "WRONG_RESULT", "PASS"]
-
-
-async def test_a_call_may_have_several_files(tools: ArenaTools, paths: Paths):
-    source = "```python kernel.py\npass\n```\n```cuda sum.cu\n// sum\n```"
-    assert "# Verdict: PASS" in (await tools.call("run", {"problem": 13, "source": source})).text
-    store = Store(paths.database, paths.runs)
-    assert [entry.sha256 for entry in store.history(13, "mcp")] == [Kernel("pass\n", {"sum.cu": b"// sum\n"}).sha256]
-    store.close()
-
-
-async def test_compiling_tells_nothing_of_the_results(tools: ArenaTools):
-    for text in ("pass", "wrong"):
-        assert "compiles and loads" in (await tools.call("compile", {"problem": 13, "source": text})).text
 
 
 @pytest.mark.parametrize(

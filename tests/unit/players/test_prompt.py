@@ -423,23 +423,6 @@ def test_pairs_are_of_ranks_not_of_drivers_numbers(card: Card) -> None:
     ]
 
 
-def test_links_that_are_down(card: Card) -> None:
-    assert card(world=3, LINKS_2=16)[1:] == [
-        (
-            "NVLink: 18 links between ranks 0-1; 16 links between ranks 0-2, 1-2; "
-            "a rank has 16 or 18 links up in all, to switches."
-        ),
-        PEERS,
-    ]
-
-
-def test_without_nvlink(card: Card) -> None:
-    assert card(world=2, LINKS=-3, P2P_NVLINK=5, P2P_READ=1)[1:] == [
-        "NVLink: no links between any two ranks.",
-        "Peer memory: not between any two ranks (reason: the chipset does not support it).",
-    ]
-
-
 @pytest.mark.parametrize("knobs", [{"world": 1}, {"INIT": -9}, {"LINKS_1": -15}])
 def test_nothing_is_said_without_facts(card: Card, knobs: dict[str, int]) -> None:
     assert len(card(**knobs)) == 1

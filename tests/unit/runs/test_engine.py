@@ -1,11 +1,7 @@
 """The engine: every run ends exactly once, a newer run wins, and a referee that fails is replaced."""
 
 import asyncio
-import json
 import os
-import resource
-import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +18,6 @@ from arena.machine import calibration
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
-from arena.records.json_lines import append_line
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge_to_end
 from arena.runs.referee_process import RefereeProcess
@@ -116,31 +111,6 @@ async def test_referee_that_dies_later_leaves_verdict(engine: Engine, paths: Pat
     assert end.result.verdict is Verdict.PASS
 
 
-def test_killed_process_keeps_verdict_of_measuring_on(paths: Paths) -> None:
-    """SIGKILL between the verdict and the end of the measurement."""
-    program = f"""
-import asyncio, os, signal
-from pathlib import Path
-from arena.paths import Paths
-from test_engine import COMMAND, Engine, judged
-async def main():
-    engine = Engine(Paths(*map(Path, {[str(paths.config), str(paths.data), str(paths.state)]})), command=COMMAND)
-    await judged(engine)
-    os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(main())
-"""
-    folders = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    (journal,) = paths.runs.glob("*.jsonl")
-    for median in (1.5, 1.3):  # the second time it is read again, because its journal has no end
-        (entry,) = Store(paths.database, paths.runs).history(13)
-        assert (entry.verdict, entry.median) == (Verdict.PASS, median)
-        last = [event for event in read_events(journal) if isinstance(event, Judged)][-1]
-        later = replace(last.result, speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None))
-        append_line(journal, replace(last, result=later))
-
-
 @pytest.mark.parametrize(("source", "kept"), [("times", None), ("measures", 1.5)])
 async def test_replaced_measurement_keeps_what_it_found(
     engine: Engine, paths: Paths, source: str, kept: float | None
@@ -232,14 +202,6 @@ async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None
     assert end.result.failure.text == "last words"
     assert "ended with status 9" in end.result.detail
     assert not [*Path(tempfile.gettempdir()).glob(folders)]
-
-
-async def test_a_referee_that_was_killed_is_named_so(engine: Engine) -> None:
-    run = await engine.judge(request("wait"))
-    os.kill(engine._referee.pid, signal.SIGKILL)
-    end = await run.end()
-    assert isinstance(end, Finished)
-    assert "was killed by SIGKILL" in end.result.detail
 
 
 async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,18 +378,3 @@ def test_answer_for_cancelled_run_is_not_the_next() -> None:
         referee.await_all(stage.world, Kind.AWAKE, 10.0)
     finally:
         referee.close()
-
-
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (22, 22))
-
-
-@pytest.mark.slow
-def test_missing_descriptors_are_harness_error_with_cause(paths: Paths) -> None:
-    command = [sys.executable, "-m", "arena.cli", "run", "allreduce", "baseline", "--device", "cpu", "--json"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=limited)
-    assert done.returncode == 3, done.stderr
-    result = json.loads(done.stdout)
-    assert result["verdict"] == "HARNESS_ERROR"
-    assert "Too many open files" in result["detail"]
-    assert "Choose other sizes" not in done.stdout + done.stderr

@@ -1,6 +1,5 @@
 """Leases: one match at a time on a device, among the arenas of all users."""
 
-import asyncio
 import os
 import pwd
 import subprocess
@@ -14,15 +13,8 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from arena.paths import Paths
-from arena.runs.engine import Engine
-from arena.runs.judge import RunRequest
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
-from problems.catalogue import load_catalogue
 from sandbox.machine.processes import cpu_seconds
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Setting, Waiting
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.events import Setting
 from sandbox.referee import lease
 from sandbox.referee.lease import MOST_NOTES, Lease, Urgency, devices_of
 
@@ -344,33 +336,3 @@ def test_gpus_are_named_as_the_driver_counts_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
     assert devices_of(setting(2, "cuda")) == ["gpu-3", "gpu-1"]
     assert devices_of(setting(2, "cpu")) == ["cores"]
-
-
-@pytest.mark.slow
-async def test_a_run_waits_until_another_arena_has_measured(paths: Paths, shared_referee: Any) -> None:
-    problem = load_catalogue().find("1")
-    here = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
-    asked = RunRequest(problem=problem, setting=here, kernel_name="baseline", source="", rounds=2)
-    waiting = asyncio.Event()
-
-    def listen(event: AnyEvent) -> None:
-        if isinstance(event, Waiting) and event.run_id:
-            waiting.set()
-
-    other = Lease(["cores"])
-    while not other.take("theirs"):
-        await asyncio.sleep(0.05)
-    async with Engine(paths, command=shared_referee.command) as engine:
-        engine.subscribe(listen)
-        cancelled = await engine.judge(asked)
-        await waiting.wait()
-        await engine.cancel()
-        assert isinstance(await cancelled.end(), Cancelled)
-        waiting.clear()
-        run = await engine.judge(asked)
-        await waiting.wait()
-        assert engine.running == run.run_id
-        other.close()
-        end = await run.end()
-        assert isinstance(end, Finished)
-        assert end.result.verdict is Verdict.PASS, end.result.detail

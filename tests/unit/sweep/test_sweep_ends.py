@@ -19,7 +19,7 @@ from waiting import PATIENCE_S, eventually
 
 from arena.errors import MachineError, UsageError
 from arena.paths import Paths, paths_in
-from arena.sweep.journal import SweepJournal, open_journal, read_lines
+from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
 from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
 from sandbox.referee.lease import Applicant, Note, Urgency
@@ -51,18 +51,6 @@ def test_line_without_room_leaves_nothing_of_itself(paths: Paths, monkeypatch: p
     assert journal.path.read_bytes() == whole
     journal.close()
     assert len(list(read_lines(journal.path))) == 1
-
-
-def test_sweep_without_room_can_begin_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(file: int, data: bytes, at: int) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(MachineError, match="No space left") as raised:
-        open_journal(paths, "c", resume=False)
-    monkeypatch.undo()
-    assert raised.value.advice == "free some space"
-    open_journal(paths, "c", resume=False).close()
 
 
 def test_answers_of_model_are_judged_without_key(
