@@ -278,22 +278,15 @@ def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: 
 @pytest.mark.parametrize(
     ("role", "order", "after", "phase"),
     [
-        ("baseline", Kind.MEASURE_BASELINE, 0, "prepare"),
         ("baseline", Kind.OPEN, 0, "prepare"),
         ("baseline", Kind.MAKE_ARENAS, 0, "load"),
-        ("baseline", Kind.DRAW, 0, "check"),
-        ("reference", Kind.OPEN, 0, "prepare"),
-        ("reference", Kind.MAP_ARENAS, 0, "prepare"),
         ("reference", Kind.LOAD, 0, "prepare"),
-        ("reference", Kind.CHOOSE, 0, "prepare"),
         ("baseline", Kind.MAKE_ARENAS, 1, "prepare"),
         ("baseline", Kind.COMPARE, 0, "check"),
         ("baseline", Kind.DRAW, 4, "time"),
-        ("reference", Kind.ARM, 20, "time"),
         ("reference", Kind.FINISH, 2, "time"),
         ("spare", Kind.ARM, 0, "check"),
         ("spare", Kind.ARM, 20, "time"),
-        ("spare", Kind.FINISH, 2, "time"),
     ],
 )
 def test_run_is_cancelled_at_any_wait(

@@ -90,11 +90,8 @@ def test_without_rounds_both_are_checked_alone(monkeypatch: pytest.MonkeyPatch) 
     ("fault", "verdict"),
     [
         (Fault(Kind.LOAD, Kind.SYNTAX, text="bad"), Verdict.COMPILE_ERROR),
-        (Fault(Kind.GO, Kind.RAISED), Verdict.CRASH),
         (Fault(Kind.GO), Verdict.TIMEOUT),
-        (Fault(Kind.GO, Kind.RAISED, after=30), Verdict.CRASH),
         (Fault(Kind.GO, status=11, after=30), Verdict.CRASH),
-        (Fault(Kind.GO, after=30, ranks=(1,)), Verdict.TIMEOUT),
         (Fault(Kind.FINISH, Kind.DEVICE, after=2), Verdict.DEVICE_ERROR),
     ],
 )

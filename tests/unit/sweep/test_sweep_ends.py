@@ -57,17 +57,8 @@ def test_answers_of_model_are_judged_without_key(
     pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
 ) -> None:
     models.replies = [streamed(WRONG), streamed("I would rather not.")]
-    command = (
-        "sweep",
-        "--players",
-        "model:gemini",
-        "--problems",
-        "1",
-        "--attempts",
-        "3",
-        *SETTING,
-        *("--name", "c", "--json"),
-    )
+    options = "--players model:gemini --problems 1 --attempts 3 --name c --json"
+    command = ("sweep", *options.split(), *SETTING)
     done = pkb_arena_scripted(*command)
     said = answer_of(done)
     assert (said["whole"], said["done"]) == (True, 3)
@@ -98,18 +89,8 @@ def test_missing_provider_is_exit_code_and_way_on(
     pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
 ) -> None:
     models.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
-    command = (
-        "sweep",
-        "--players",
-        "baseline,model:gemini",
-        "--problems",
-        "1",
-        "--attempts",
-        "2",
-        *SETTING,
-        "--name",
-        "c",
-    )
+    options = "--players baseline,model:gemini --problems 1 --attempts 2 --name c"
+    command = ("sweep", *options.split(), *SETTING)
     done = pkb_arena_scripted(*command)
     fails(done, 3, "who are you", "1 of 3 results are in; continue with `pkb-arena sweep --resume --name c`")
     assert KEY not in done.stderr
