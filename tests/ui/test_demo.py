@@ -91,18 +91,6 @@ async def test_scenes_play_to_end_and_app_leaves(play, until, tmp_path, services
     assert not list(services.paths.runs.glob("*"))
 
 
-async def test_recorded_and_live_scenes_say_so(play, until, screen_text, tmp_path) -> None:
-    live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
-    async with play([Scene(recorded=RECORDED, pace=20.0), live], pause=0.1) as (app, pilot):
-        stage_of = app._demo.performance
-        await until(pilot, lambda: stage_of.stage.slide == "race")
-        await until(pilot, lambda: "RECORDED" in screen_text(app).splitlines()[0])
-        await until(pilot, lambda: stage_of.stage.number == 2 and stage_of.stage.slide == "race")
-        await until(pilot, lambda: "LIVE on this machine" in screen_text(app).splitlines()[0])
-        title = big_type("13 GEMM ALLREDUCE", 96, 4)
-        await until(pilot, lambda: all(row.rstrip() in screen_text(app) for row in title))
-
-
 async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_text, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo, "TROUBLE_S", 0.5)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
@@ -123,13 +111,6 @@ async def test_any_key_takes_over_and_ends_the_scene(play, until, tmp_path, key)
         await pilot.press(key)
         await until(pilot, lambda: app.screen is app.picker and app._playing is None)
         await until(pilot, lambda: not started_processes() - before)
-
-
-async def test_the_key_that_quits_quits(play, until) -> None:
-    async with play([Scene(board=True)], loop=True) as (app, pilot):
-        await until(pilot, lambda: isinstance(app.screen, DemoScreen))
-        await pilot.press("ctrl+q")
-        await until(pilot, lambda: app._exit)
 
 
 async def test_loop_comes_back_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 from rich.cells import cell_len
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.events import Key
 from textual.geometry import Region
@@ -63,27 +63,6 @@ def test_docstring_that_names_c_functions_is_string() -> None:
     parts = parts_of(lines, "python")
     for row, line in enumerate(lines):
         assert [span.kind for span in line_spans(line, parts[row], "python")] == ["string"]
-
-
-async def test_the_line_with_the_cursor_has_its_colours() -> None:
-    class Coloured(App[None]):
-        CSS_PATH: ClassVar[Any] = [SOURCE_STYLES]
-
-        def get_theme_variable_defaults(self) -> dict[str, str]:
-            return VARIABLE_DEFAULTS
-
-        def compose(self) -> ComposeResult:
-            yield Source("import torch\nimport torch\n", id="kernel")
-
-    async with Coloured().run_test() as pilot:
-        source = pilot.app.query_one(Source)
-        await pilot.pause()
-
-        def colours(row: int) -> set[object]:
-            (strip,) = source.render_lines(Region(0, row, 40, 1))
-            return {segment.style.color for segment in strip if segment.text.strip() in ("import", "mport")}
-
-        assert colours(0) == colours(1) != set()
 
 
 def test_only_fences_of_prose_are_code() -> None:
@@ -227,15 +206,6 @@ async def test_lines_become_comments_in_their_language_and_back(editing) -> None
         assert editor.text == "# one\n\n# two"
 
 
-async def test_the_ends_of_the_text_have_keys(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.open_saved("one\ntwo\nthree")
-        await pilot.press("ctrl+end")
-        assert editor.cursor_location == (2, 5)
-        await pilot.press("ctrl+shift+home")
-        assert editor.selected_text == "one\ntwo\nthree"
-
-
 async def test_mark_follows_its_line_until_it_changes(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
@@ -285,15 +255,6 @@ async def test_control_characters_are_signs_in_their_columns(editing) -> None:
         assert editor.get_line(1).plain == f"{MASKED}\tend"
         assert len(MASKED) == HOSTILE.index("\t")
         assert editor.text == f"pass\n{HOSTILE}"
-
-
-async def test_signs_widen_text_so_line_ends_are_reachable(editing) -> None:
-    async with editing((40, 10)) as (pilot, editor):
-        editor.open_saved("\x1b" * 100 + "end")
-        await pilot.pause()
-        editor.scroll_to(x=editor.max_scroll_x, animate=False)
-        await pilot.pause()
-        assert "end" in "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
 
 
 class ForeignPage(TerminalApp):
@@ -415,14 +376,6 @@ async def test_a_burst_is_inserted_as_it_is(lines) -> None:
         editor.focus()
         send(pilot.app, TEXT * lines, 0.0001)
         assert await becomes(pilot, editor, TEXT * lines)
-
-
-async def test_typed_lines_are_indented() -> None:
-    async with Page().run_test() as pilot:
-        editor = pilot.app.query_one(Editor)
-        editor.focus()
-        send(pilot.app, "if x:\ny = 1\nz", 0.03)
-        assert await becomes(pilot, editor, "if x:\n    y = 1\n    z")
 
 
 async def test_keys_after_a_burst_keep_their_order() -> None:

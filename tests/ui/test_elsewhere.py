@@ -9,8 +9,6 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.containers import Vertical
-from textual.widgets import OptionList
-from textual.widgets.markdown import MarkdownFence
 
 from arena.machine.finding import MachineFinding
 from arena.settings import Settings, load_settings
@@ -30,8 +28,7 @@ from screens.model import ModelScreen
 from screens.picker import PickerScreen
 from screens.profile import ProfileScreen
 from screens.sweep import SweepScreen
-from screens.terminal_app import TerminalApp
-from screens.themes import FOLDER, VARIABLE_DEFAULTS, ThemeError, load_theme, load_themes, sixteen_colours
+from screens.themes import FOLDER, ThemeError, load_theme, load_themes, sixteen_colours
 from screens.widgets.key_line import entitle
 
 pytestmark = pytest.mark.slow
@@ -53,26 +50,6 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         await pilot.press("ctrl+s")
         await until(pilot, lambda: load_settings(paths).world == 4)
         await until(pilot, lambda: app.theme == "light")
-
-
-async def test_themes_are_shown_while_one_moves_through_them(open_app, services, until) -> None:
-    async with open_app() as (app, pilot):
-        before = app.theme
-        await pilot.press("f9")
-        await until(pilot, lambda: app.screen.query("#set-theme"))
-        app.screen.query_one("#set-theme").focus()
-        await pilot.press("space", "up")
-        await until(pilot, lambda: app.theme != before)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.theme == before)
-        await pilot.press("escape", "ctrl+p", *"theme: light")
-        await until(pilot, lambda: app.theme == "light")
-        await pilot.press("escape")
-        await until(pilot, lambda: app.theme == before)
-        await pilot.press("ctrl+p", *"theme: light")
-        await until(pilot, lambda: app.theme == "light")
-        await pilot.press("enter")
-        await until(pilot, lambda: services.settings.theme == "light")
 
 
 async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -> None:
@@ -108,7 +85,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
-@pytest.mark.parametrize("columns", [60, pytest.param(100, marks=pytest.mark.long), 160])
+@pytest.mark.parametrize("columns", [60, 160])
 async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
@@ -181,7 +158,7 @@ def test_every_action_can_be_done() -> None:
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
 
 
-@pytest.mark.parametrize("columns", [60, 100, 160])
+@pytest.mark.parametrize("columns", [60, 160])
 async def test_findings_hang_below_themselves_where_they_scroll(open_app, until, monkeypatch, columns) -> None:
     found = [MachineFinding(f"thing {number}", "ok", "word " * 40) for number in range(20)]
     monkeypatch.setattr(doctor, "_findings", lambda: found)
@@ -306,13 +283,6 @@ async def test_first_paint_reads_only_styles_it_needs(services, monkeypatch) -> 
     await services.close()
 
 
-async def test_the_other_styles_are_there_with_the_list(open_app) -> None:
-    async with open_app() as (app, _):
-        assert {path for path, _ in app.stylesheet.source} >= LATER
-        header = app.picker.table.get_component_styles("datatable--header")
-        assert header.background == app.picker.styles.background
-
-
 def test_every_app_measurement_has_promise_and_command_name() -> None:
     of_app = {name for name, each in catalogue.MEASUREMENTS.items() if not each.module}
     assert of_app == set(promises.PROMISES) == set(measurements.MEASUREMENTS)
@@ -346,17 +316,6 @@ async def test_path_that_system_refuses_is_no_internal_error(open_app, until) ->
         assert "check its permissions" in said
 
 
-async def test_formulas_of_card_are_plain_text(open_app, services, until) -> None:
-    async with open_app() as (app, pilot):
-        app.push_screen(
-            Reader("Formulas", "# Formulas\n\n    y[j] = Σ_r x_r[j] · X̂[j]\n\n```python\ndef f(): pass\n```\n")
-        )
-        await until(pilot, lambda: len(app.screen.query(MarkdownFence)) == 2)
-        formula, code = (str(fence._highlighted_code.spans) for fence in app.screen.query(MarkdownFence))
-        assert "error" not in formula
-        assert code != "[]"
-
-
 async def test_a_fault_keeps_text_and_prints_ten_lines(open_app, paths, monkeypatch, capfd, until) -> None:
     monkeypatch.setenv("FAULT_API_KEY", "sk-never-shown")
 
@@ -388,37 +347,3 @@ async def test_a_fault_keeps_text_and_prints_ten_lines(open_app, paths, monkeypa
     assert "in fail" in report
     assert "ValueError: [FAULT_API_KEY] is out of bounds, 13" in report
     assert "sk-never-shown" not in box + report
-
-
-async def test_screen_closed_while_it_opens_is_no_fault(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        for _ in range(5):
-            await app.run_action("app.settings")
-            assert isinstance(app.screen, SettingsScreen)
-            app.screen.dismiss(None)
-        await until(pilot, lambda: app.screen is app.picker)
-        await pilot.pause(0.5)
-
-
-class Lists(TerminalApp):
-    CSS = "OptionList { height: 1; padding: 0; border: none; } Screen { max-height: 0; }"
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return VARIABLE_DEFAULTS
-
-    def compose(self) -> ComposeResult:
-        yield OptionList(*map(str, range(20)))
-
-
-@pytest.mark.parametrize("key", ["pageup", "pagedown"])
-async def test_a_list_without_room_has_no_pages(key) -> None:
-    async with Lists().run_test() as pilot:
-        options = pilot.app.query_one(OptionList)
-        options.focus()
-        options.highlighted = 12
-        options.styles.height = 0
-        options._clear_caches()
-        await pilot.pause()
-        assert not options.scrollable_content_region
-        await pilot.press(key)
-        assert options.highlighted == 12

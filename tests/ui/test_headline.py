@@ -20,7 +20,6 @@ from sandbox.protocol.events import (
     WorldChanged,
 )
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import Unconfirmed, conclude
 from screens import figures
 from screens.kernel.headline import answer_of, earlier_answer, worlds_words
 from screens.kernel.phase_line import fitting, phase_parts
@@ -124,18 +123,6 @@ async def test_the_panes_say_why_the_other_kernel_failed(open_app, events, until
         assert "no solution" in screen_text(app)
         assert "jumps to line" not in screen_text(app)
         assert any("other kernel: ✗ COMPILE ERROR" in line.text for line in screen.query_one("#log")._lines)
-
-
-def test_a_result_of_single_calls_says_so(events) -> None:
-    state = fold(events("told"))
-    call = Interval(1.0, 0.98, 1.02)
-    told = conclude(call, None, unconfirmed=Unconfirmed(Interval(9.0, 8.5, 9.5))).sentence
-    state.result = replace(
-        state.result, speedup=Speedup(call=call, device=None), clock="call", outcome="even", told=told
-    )
-    answer = answer_of(state, {})
-    assert answer.support == "1.00× [0.98, 1.02] end-to-end, single calls"
-    assert answer.advice == "batches of many calls looked faster; single calls do not confirm it"
 
 
 def waiting(events) -> RunState:

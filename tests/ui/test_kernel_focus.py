@@ -82,23 +82,6 @@ async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) ->
         assert screen.query_one("#correctness").region.area
 
 
-@pytest.mark.further
-@pytest.mark.parametrize("zoomed", [False, True])
-async def test_focus_survives_another_terminal_size(open_app, until, zoomed) -> None:
-    async with open_app(size=(120, 40), problem="13") as (app, pilot):
-        screen = app.screen
-        log = screen.query_one(LogPane)
-        await jump(app, pilot, until, "l")
-        await until(pilot, lambda: log.has_focus)
-        if zoomed:
-            await pilot.press("ctrl+t")
-        for size, view in (((60, 24), "log"), ((120, 40), "kernel")):
-            await pilot.resize_terminal(*size)
-            await until(pilot, lambda: screen.view == view and log.has_focus and log.region.area > 0)  # noqa: B023
-            await pilot.pause(0.2)
-            await until(pilot, lambda: log.has_focus)
-
-
 async def test_keys_below_are_those_of_what_has_focus(open_app, until, screen_text) -> None:
     def keys() -> str:
         return screen_text(app).splitlines()[-1]

@@ -20,7 +20,6 @@ from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.other_sizes_pane import OtherSizesPane
 from screens.kernel.run_update import LogLine
-from screens.kernel.screen import KernelScreen
 
 pytestmark = pytest.mark.slow
 
@@ -165,17 +164,6 @@ async def test_quitting_twice_loses_text_that_cannot_be_kept(open_app, until) ->
         assert any("ctrl+q again quits without it" in told.message for told in app._notifications)
         await pilot.press("ctrl+q")
         assert [message.partition(":")[0] for message in said] == ["Unsaved text could not be kept"]
-
-
-async def test_draft_outside_workspace_is_offered_by_its_command(open_app, until, tmp_path) -> None:
-    own = tmp_path / "my own.py"
-    own.write_text("pass\n")
-    async with open_app() as (app, pilot):
-        app.open_problem(app.services.catalogue.find("13"), own)
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text == "pass\n")
-        app.screen.editor.text = "pass\n# more\n"
-        await until(pilot, lambda: app.screen.editor.dirty)
-        assert f"`pkb-arena 13_gemm_allreduce '{own}'` offers it." in app.screen.draft_words
 
 
 async def test_refused_save_is_confirmed_and_not_queued(open_app, until, screen_text, monkeypatch) -> None:

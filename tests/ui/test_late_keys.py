@@ -123,16 +123,6 @@ async def test_keys_go_on_where_dialog_cannot_be_prepared(open_app, until) -> No
         assert app.screen is kernel
 
 
-async def test_keys_while_the_app_closes_are_dropped(open_app) -> None:
-    async with open_app() as (app, _):
-        screens, key = app._screen_stack, Key("escape", None)
-        key._set_forwarded()
-        kept = screens[:]
-        screens.clear()
-        await app.on_event(key)
-        screens.extend(kept)
-
-
 async def test_held_key_reads_stylesheet_for_last_theme(open_app, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         read, reparse = [], app.stylesheet.reparse

@@ -1,6 +1,5 @@
 """A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
 
-import json
 from types import SimpleNamespace
 
 import model_server as provider
@@ -10,8 +9,6 @@ from textual.widgets import Input, Select
 
 from arena.models.budget import Spent
 from arena.players.attempts import KernelState
-from arena.players.trace import read_trace
-from arena.players.writing_state import WritingState
 from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
 from sandbox.protocol.kernel_files import Kernel
@@ -107,26 +104,6 @@ async def test_model_is_asked_again_in_same_setting(open_app, until, with_model)
         await until(pilot, lambda: again.session.over)
 
 
-async def test_state_is_fold_of_trace_on_disk(open_app, until, with_model, paths) -> None:
-    with_model.replies = [
-        provider.calling(("run", json.dumps({"source": "wrong"}))),
-        provider.streamed(fenced("pass")),
-        provider.streamed("No.", finish="refusal"),
-    ]
-    async with open_app() as (app, pilot):
-        await pilot.press("m")
-        screen = await asked(app, pilot, until, answers="4")
-        await until(pilot, lambda: screen.session.over)
-        (trace,) = paths.traces.glob("*.jsonl")
-        state = WritingState()
-        for event in read_trace(trace):
-            state.apply(event)
-        assert state == screen.session.state
-        assert [kernel.number for kernel in state.kernels] == [1, 2, 3, 4]
-        assert state.best.number == 2
-        assert state.ended.reason == "refused"
-
-
 async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.dripping()]
     async with open_app() as (app, pilot):
@@ -144,19 +121,6 @@ async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, scr
         await until(pilot, lambda: app.screen.editor.text.strip() == "pass")
         await pilot.press("ctrl+z")
         assert app.screen.editor.text == app.screen.problem.baseline_source
-
-
-async def test_kernel_being_judged_at_end_says_so(open_app, until, screen_text, with_model) -> None:
-    with_model.replies = [provider.streamed(fenced("wait"))]
-    async with open_app() as (app, pilot):
-        await pilot.press("m")
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: "Judging." in screen_text(app))
-        await pilot.press("s")
-        await until(pilot, lambda: screen.session.over)
-        await until(pilot, lambda: "1  – stopped before its verdict" in screen_text(app))
-        await until(pilot, lambda: "Stopped before its verdict." in screen_text(app))
-        assert "is judged" not in screen_text(app)
 
 
 async def test_run_cancelled_by_taking_over_is_not_shown(open_app, until, screen_text, with_model) -> None:

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from waiting import PATIENCE_S
 
 import screens.profile
@@ -15,7 +14,7 @@ from arena.errors import MachineError
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import ncu_kernels
 from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
-from arena.profile.rules import RankFigures, figures, under_profiler
+from arena.profile.rules import figures
 from arena.profile.timeline import typical_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
@@ -265,18 +264,6 @@ def test_gpu_page_fits_with_two_lanes_a_rank(width: int, world: int) -> None:
         assert "even out the work" in text
 
 
-def test_unseen_spans_are_said_below_the_counts() -> None:
-    reports = [RankProfile(0, unseen="torch's profiler did not start: RuntimeError: [CUPTI]")]
-    found = WorldProfile(reports, Outside(250, 0.263, [GpuCounted(dram=0.8, dram_peak=4917e9)]))
-    ranks = gpu_ranks(found, Least(100e6, 10e6, 10e6))
-    page = words.page(
-        Profiled(reports, [], ranks, found.outside), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
-    ).plain  # fmt: skip
-    assert "rank 0  at HBM: 80 % of its bandwidth" in page
-    assert "rank 0: torch's profiler did not start: RuntimeError: [CUPTI]" in page
-    assert "a typical call" not in page
-
-
 @pytest.mark.parametrize("world", [1, 2, 8])
 @pytest.mark.parametrize("width", [54, 94, 154])
 def test_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> None:
@@ -294,20 +281,3 @@ def test_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> Non
     assert all(len(line) == width for line in lanes)
     if world > 1:
         assert lanes[0].index("█") == lanes[-1].index("█") == round(width * 0.8) - (width * 0.8 % 1 == 0.5)
-
-
-def test_ranks_without_call_have_sentences_and_no_lanes() -> None:
-    reports = [RankProfile(0), RankProfile(1, left_out=7)]
-    page = words.page(
-        Profiled(reports, figures(reports)), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
-    ).plain  # fmt: skip
-    assert page.count("no call was seen") == 2
-    assert "rank 1: 7 spans left out" in page
-    assert "a typical call" not in page
-
-
-def test_call_faster_under_profiler_is_not_compared() -> None:
-    rank = RankFigures(0, 476.0, 0.0, 0.0, None, 0.0, 0.0, 0.0, "", 0.0, plain_us=1894.0)
-    said = under_profiler([rank])
-    assert said.startswith("a call takes 476 µs under the profiler and 1,894 µs without it: too noisy to compare;")
-    assert "as long as" in under_profiler([replace(rank, plain_us=100.0)])

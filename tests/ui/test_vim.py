@@ -153,23 +153,6 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text)
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
 
 
-async def test_vim_esc_stays_and_wq_leaves(open_app, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        screen = app.screen
-        await until(pilot, lambda: "NOT RUN YET" in screen_text(app))
-        await pilot.press("f9")
-        await until(pilot, lambda: bool(app.screen.query("#set-vim")))
-        app.screen.query_one("#set-vim").value = True
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.screen is screen and "NORMAL" in screen_text(app))
-        await pilot.press("escape", "escape", "escape")
-        await until(pilot, lambda: ":q: problems" in screen_text(app))
-        await pilot.press(*"ipass", "enter", "escape", *":wq", "enter")
-        await until(pilot, lambda: app.screen is app.picker)
-        assert screen.session.path.read_text().startswith("pass\n")
-        assert screen.session.last_run is not None
-
-
 async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
