@@ -9,8 +9,8 @@ from waiting import comes_true
 
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from benchmarks.plain_loop.messages import TimeCalls, TimeQueued
-from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
+from benchmarks.plain_loop.messages import TimeCalls
+from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import PlainTurns
 from problems.catalogue import load_catalogue
 from sandbox.machine.processes import children, runs
@@ -62,20 +62,3 @@ async def turns_of_two_problems() -> None:
 @pytest.mark.slow
 def test_turns_end_stopped_and_closing_kills_ranks() -> None:
     asyncio.run(turns_of_two_problems())
-
-
-async def failing_order() -> None:
-    ranks = PlainRanks(1, "cpu")
-    try:
-        await ranks.start()
-        async with ranks.awake():
-            await ranks.open(setting("13", world=1))
-            with pytest.raises(PlainLoopFailed, match=r"plain rank 0 failed: .*CPU ranks queue nothing"):
-                await ranks.time(TimeQueued(repetitions=1, calls=1, wait_us=10.0))
-    finally:
-        await ranks.close()
-
-
-@pytest.mark.slow
-def test_a_rank_that_fails_says_so() -> None:
-    asyncio.run(failing_order())

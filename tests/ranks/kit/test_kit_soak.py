@@ -1,6 +1,5 @@
 """The soak test of the kit: its blocks are right on CPU ranks, and it finds a block with a race or a wrong result."""
 
-import asyncio
 import random
 import re
 import shutil
@@ -11,13 +10,10 @@ import pytest
 import torch
 
 import sandbox.kit.blocks as blocks_of_kit
-from arena.errors import UsageError
 from benchmarks.kit_soak import blocks, device_blocks, layers
 from benchmarks.kit_soak.soak import Block, Call, apart, pattern, soak, unequal
-from benchmarks.plain_ranks import PlainRanks
 from benchmarks.tables import kit_soak
-from benchmarks.tables.kit_soak import SoakRow, conclude, soaked
-from benchmarks.tables.scope import Scope
+from benchmarks.tables.kit_soak import SoakRow, conclude
 from sandbox.kit.symmetric_memory.team import Team
 
 CALLS = 24
@@ -36,22 +32,6 @@ def on_cpu_ranks(rank: int, world: int) -> dict[str, tuple[int, int]]:
 @pytest.mark.slow
 def test_the_blocks_are_right_in_every_call(worlds) -> None:
     assert worlds.run(on_cpu_ranks, 3) == [{name: [0, -1] for name in blocks.BLOCKS}] * 3
-
-
-async def failing() -> SoakRow:
-    ranks = PlainRanks(1, "cpu")
-    try:
-        await ranks.start()
-        return await soaked("no such block", ranks, 1)
-    finally:
-        await ranks.close()
-
-
-@pytest.mark.slow
-def test_ranks_that_fail_are_row_that_says_why() -> None:
-    row = asyncio.run(failing())
-    assert not row.sound
-    assert "no such block" in row.detail
 
 
 LAUNCHED_BY = {
@@ -161,25 +141,6 @@ def test_a_barrier_that_is_missing_is_found(worlds) -> None:
 
 def test_one_wrong_element_in_one_call_is_found(worlds) -> None:
     assert worlds.run(one_wrong_call, 1) == [[[1, 1064]] * 3]
-
-
-@pytest.mark.slow
-def test_named_blocks_run_alone() -> None:
-    rows: list[SoakRow] = []
-    told: list[str] = []
-    asyncio.run(kit_soak.measure(Scope(blocks=("pushed", "summed"), device="cpu", repetitions=1), told.append, rows))
-    assert [(row.block, row.calls, row.wrong) for row in rows] == [("pushed", 1000, 0), ("summed", 1000, 0)]
-    assert ["calls" in told[0], "seconds" in told[0], len(told)] == [True, True, 3]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [(("no_such",), "no block no_such in"), (("pushed_by_root",), "no block pushed_by_root on CPU")],
-)
-def test_missing_block_is_named_with_existing_ones(names: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        asyncio.run(kit_soak.measure(Scope(blocks=names, device="cpu"), print, []))
-    assert "summed" in caught.value.advice
 
 
 def test_wrong_or_unfinished_row_is_fault() -> None:

@@ -199,12 +199,6 @@ def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
 
 
-def test_compiled_code_of_passed_kernel_is_kept() -> None:
-    machine = MadeMachine(kernel=MadeKernel(compile_s=3.0))
-    machine.referee().judge(machine.run(rounds=6))
-    assert len(machine.processes(machine.started["spare"][0]).kept) == 1
-
-
 @pytest.mark.parametrize(
     ("order", "after", "phase"),
     [(Kind.OPEN, 0, "prepare"), (Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")],
@@ -245,18 +239,6 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert judged.detail.startswith("check: this machine is too busy: other programs use nearly all of its cores")
     assert judged.detail.endswith("Run it again when fewer programs run on this machine.")
-
-
-def test_unsound_device_is_harness_error_until_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine("made-gpu")
-    referee = machine.referee()
-    gpu.complaint = "GPU 0 asks for a reset"
-    verdicts = []
-    for _ in range(2):
-        verdicts.append(judged_by(referee, machine, told).verdict)
-    gpu.complaint = ""
-    verdicts.append(judged_by(referee, machine, told).verdict)
-    assert verdicts == [Verdict.PASS, Verdict.HARNESS_ERROR, Verdict.PASS]
 
 
 @pytest.mark.parametrize(
@@ -413,13 +395,6 @@ def test_kernel_wrong_in_longer_measuring_has_failed(told: Callable[[], list[Any
     assert result(found).verdict is Verdict.WRONG_RESULT
 
 
-def test_run_without_longer_measuring_ends_with_verdict(told: Callable[[], list[Any]]) -> None:
-    machine = loud()
-    machine.referee().judge(machine.run(budget_s=0.5))
-    machine.referee().judge(machine.run(rounds=6, live_s=60.0))
-    assert not judged_in(told())
-
-
 # --- the lease of the devices --------------------------------------------------------------------------------
 
 
@@ -442,17 +417,6 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     assert result(found).verdict is Verdict.PASS
     assert ["another run is timing" in event.text for event in found if isinstance(event, Log)] == [True]
     assert machine.clock.monotonic() > 30.0
-
-
-def test_run_is_cancelled_while_others_are_timing(contended: Lease, told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine("made-gpu")
-    assert contended.take()
-    referee = machine.referee()
-    machine.clock.after(30.0, lambda: referee.pipe.hear(Cancel(run_id="1")))
-    referee.judge(machine.run(rounds=6))
-    assert [type(event) for event in told() if isinstance(event, Cancelled | Finished)] == [Cancelled]
-    assert machine.clock.monotonic() < 32.0
-    contended.close()
 
 
 def test_lease_that_is_never_free_is_harness_error(

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
-from made_machine import MadeCpu, MadeGpu, MadeMachine
+from made_machine import MadeCpu, MadeMachine
 
 from sandbox.machine.devices.kind import MOST_DISTINCT
-from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import RankChecked, Timed
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
@@ -246,14 +245,6 @@ def test_worlds_are_unpinned_after_a_run_that_failed() -> None:
         assert machine.processes(world).pins[-2:] == [(0, [0, 1]), (1, [4, 5])]
 
 
-def test_a_rank_with_one_core_needs_no_pinning(gpu: MadeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "gpus", lambda world: tuple(RankGpu(n, cores=(n,)) for n in range(world)))
-    machine = MadeMachine("made-gpu")
-    rounds = machine.rounds()
-    rounds.measure()
-    assert all(machine.processes(world).pins == [] for world in rounds.turns.worlds)
-
-
 def kept(machine: MadeMachine, rounds: Rounds, side: int) -> int:
     orders = [o for world in rounds.turns.sides[side].worlds for o in machine.ranks(world).orders]
     return sum(isinstance(order, ChooseBatch) and order.noop for order in orders)
@@ -315,22 +306,6 @@ def test_reference_that_writes_late_is_harnesss_fault() -> None:
     machine.oracle.touched = touched_at_draw(5, REFERENCE)
     with pytest.raises(HarnessFailed, match="rank 0 of the baseline wrote to an output"):
         machine.rounds().measure()
-
-
-def test_unsealed_outputs_are_fetched_after_each_batch() -> None:
-    machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
-    machine.oracle.sealed = False
-    rounds = machine.rounds()
-    running_at_reveal: list[bool] = []
-    machine.at_order(
-        machine.started["baseline"][0],
-        Kind.REVEAL,
-        lambda: running_at_reveal.append(any(not world.processes.paused for world in rounds.turns.worlds)),
-        always=True,
-    )
-    rounds.measure()
-    assert all(running_at_reveal)
-    assert rounds.call.medians() == pytest.approx((98.0, 48.0))
 
 
 def test_slow_assembly_costs_a_kernel_no_rounds() -> None:

@@ -255,7 +255,7 @@ def test_few_iterations_allow_the_baseline_error_tenfold():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2, 7, 24, 100, 1000])
+@pytest.mark.parametrize("count", [1, 7, 1000])
 def test_kernel_rounding_in_another_order_passes(count):
     generator = torch.Generator().manual_seed(count)
 
