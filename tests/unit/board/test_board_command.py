@@ -161,17 +161,3 @@ def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, s
     damaged.unlink()
     # The damaged file of a duel is still there.
     assert pkb_arena("board", "--sweep", "spring", "--json").returncode == 3
-
-
-def test_lines_nested_too_deeply_stop_no_command(pkb_arena: CommandLine, paths: Paths) -> None:
-    deep = b'{"type":"%s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
-    for folder, kind in ((paths.runs, b"run"), (paths.duels, b"duel"), (paths.sweeps, b"sweep")):
-        folder.mkdir(parents=True)
-        (folder / "deep.jsonl").write_bytes(deep % kind)
-    paths.voids.write_bytes(deep % b"void")
-    for command, code in (("board", 3), ("list", 0), ("recheck", 0)):
-        done = pkb_arena(command)
-        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
-    paths.settings_file.parent.mkdir(parents=True)
-    paths.settings_file.write_text("x = " + "[" * 100_000)
-    assert "is not valid TOML" in pkb_arena("list").stderr

@@ -61,11 +61,6 @@ def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: P
     assert not home.exists()  # listing creates no files
 
 
-def test_list_narrows_to_category(pkb_arena: CommandLine) -> None:
-    rows = json.loads(pkb_arena("list", "--category", "tensor", "--json").stdout)
-    assert {row["category"] for row in rows} == {"tensor"}
-
-
 @pytest.mark.parametrize("name", ["gemm_allreduce", "13_gemm_allreduce"])
 def test_show_has_card_signature_and_baseline(pkb_arena: CommandLine, name: str) -> None:
     problem = load_catalogue().find("13")
@@ -244,10 +239,7 @@ def test_cuda_without_a_gpu_is_the_machines_fault(pkb_arena: CommandLine, kernel
     fails(pkb_arena("run", "13", "kernel.py", "--device", "cuda"), 3, "--device cpu")
 
 
-@pytest.mark.parametrize(
-    ("command", "redirected"),
-    [("list", ">&-"), ("--help", ">&-"), ("--version", "> /dev/full"), ("list", "> /dev/full")],
-)
+@pytest.mark.parametrize(("command", "redirected"), [("--help", ">&-"), ("list", "> /dev/full")])
 def test_broken_stdout_ends_with_3_without_traceback(home: Path, command: str, redirected: str) -> None:
     script = f'"{sys.executable}" -m arena.cli {command} {redirected}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
@@ -257,9 +249,8 @@ def test_broken_stdout_ends_with_3_without_traceback(home: Path, command: str, r
     assert "Errno" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "--help"])
-def test_a_reader_that_leaves_is_no_error(home: Path, command: str) -> None:
-    script = f'"{sys.executable}" -m arena.cli {command} | true; exit "${{PIPESTATUS[0]}}"'
+def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
+    script = f'"{sys.executable}" -m arena.cli list | true; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -286,13 +277,7 @@ def test_unexpected_error_ends_with_3_and_traceback(
 
 @pytest.mark.parametrize(
     ("command", "code", "words"),
-    [
-        ("list --json 2>&-", 0, ""),
-        ("show nonsense 2>&-", 2, ""),
-        ("list >&- 2>&-", 3, ""),
-        ("run 13 - <&-", 2, "standard input is closed"),
-        ("<&-", 2, "needs a terminal"),
-    ],
+    [("show nonsense 2>&-", 2, ""), ("list >&- 2>&-", 3, ""), ("run 13 - <&-", 2, "standard input is closed")],
 )
 def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: int, words: str) -> None:
     script = f'"{sys.executable}" -m screens.main {command}'
@@ -437,18 +422,6 @@ def test_bad_usage_of_a_benchmark_gets_one_message(
     out, err = capsys.readouterr()
     assert out == ""
     assert [word for word in (*words, "pkb-arena: ") if word not in err] == []
-
-
-def test_measurements_need_no_display_and_no_torch() -> None:
-    code = (
-        "import sys, importlib\n"
-        "for name in ('textual', 'rich', 'watchfiles', 'httpx', 'torch', 'cupy'): sys.modules[name] = None\n"
-        "from benchmarks.catalogue import MEASUREMENTS, TABLES\n"
-        "modules = [each.module for each in (*TABLES.values(), *MEASUREMENTS.values())]\n"
-        "for module in filter(None, modules): importlib.import_module(module)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("module", ["arena.cli", "arena.cli.problems"])

@@ -10,12 +10,11 @@ from hypothesis import given
 import arena
 from arena.cli.duel import duel_line
 from arena.duel.card import svg_card, text_card
-from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
+from arena.duel.events import DuelEnded, decode_duel_event
 from arena.duel.journal import ending, ratings, read_duel, read_duel_header, read_duels
 from arena.duel.state import DuelState
 
 WHOLE = (Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl").read_bytes()
-HEADER = decode_header(WHOLE.splitlines()[0])
 EVENTS = [decode_duel_event(line) for line in WHOLE.splitlines()[1:]]
 FLIPS = flips(WHOLE)
 
@@ -56,14 +55,6 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
         duel_line(header, event)
     if state.ended is not None:
         text_card(header, state.ended)
-
-
-def test_attempts_that_were_never_submitted_are_left_out() -> None:
-    state = DuelState(HEADER)
-    for event in EVENTS:
-        if not isinstance(event, Submitted):
-            state.apply(event)
-    assert state.left.attempts == state.right.attempts == []
 
 
 DOCS = Path(arena.__file__).resolve().parents[1] / "docs"

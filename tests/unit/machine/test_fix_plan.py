@@ -49,10 +49,6 @@ def test_script_runs_its_commands_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
 
-def test_nothing_to_do_is_said() -> None:
-    assert list(as_script(fix_plan([MachineFinding("python", "ok", "3.11")]))) == ["# Nothing is missing here."]
-
-
 @pytest.mark.parametrize(
     ("manager", "words"),
     [("apt-get", ["gcc", "g++"]), ("dnf", ["gcc", "gcc-c++"]), ("pacman", ["gcc"]), ("zypper", ["gcc", "gcc-c++"])],
@@ -61,10 +57,6 @@ def test_packages_by_the_names_of_each_system(manager: str, words: Sequence[str]
     (line,) = system_install("gcc", "g++", which=lambda name: name if name == manager else None)
     assert shlex.split(line)[-len(words) :] == words
     assert manager in line
-
-
-def test_no_package_manager_no_command() -> None:
-    assert system_install("gcc", which=lambda name: None) == ()
 
 
 def test_python_packages_go_where_the_program_lives() -> None:
@@ -157,16 +149,3 @@ def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home:
     fixes = json.loads(pkb_arena("doctor", "--fix-plan", "--json", PATH="/nowhere").stdout)["fixes"]
     assert {"gcc", "terminal"} <= {fix["name"] for fix in fixes}
     assert not home.exists()
-
-
-def test_make_asks_the_driver_which_cupy_it_is(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> None:
-    program = """
-
-import arena.machine.facts
-arena.machine.facts.installed_version = lambda package: None
-from benchmarks.cupy_choice import main
-main()
-"""
-    done = with_driver(program, GPUS=2, CUDA=12080)
-    assert "the driver goes up to CUDA 12.8" in done.stderr
-    assert "cupy-cuda12x" in done.stdout

@@ -134,13 +134,6 @@ def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
     assert all(finding["advice"] for finding in found.values() if finding["state"] != "ok")
 
 
-def test_links_that_are_down_and_machines_without_any(doctor: Doctor) -> None:
-    found = doctor(GPUS=3, LINKS_2=16)
-    assert lines(found, "NVLink") == [
-        "limited: between all pairs, but not alike: NV16, NV18; links up on each: 18 18 16"
-    ]
-
-
 def test_without_nvlink(doctor: Doctor) -> None:
     found = doctor(GPUS=2, LINKS=-3, P2P_NVLINK=5, FABRIC=-3, CUDA=-3)
     assert lines(found, "NVLink", "multicast", "driver") == [

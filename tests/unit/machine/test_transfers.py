@@ -87,24 +87,6 @@ def test_stored_transfers_are_told_by_doctor_and_models(paths: Paths) -> None:
     assert lines[-1] == "Fastest: SM stores to 512 KB, copy engine above."
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"device": 3}'])
-def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
-    timed = TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0)
-    keep(StoredTransfers, paths.calibrations, timed)
-    (file,) = paths.calibrations.iterdir()
-    Path(file).write_bytes(damage)
-    assert stored_as(StoredTransfers, paths.calibrations, "cpu", 2) is None
-    assert transfers.transfers_finding(paths.calibrations).state == "limited"
-
-
-def test_file_of_today_can_be_read_by_names(paths: Paths) -> None:
-    """Scripts read this file, too."""
-    timed = TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0)
-    keep(StoredTransfers, paths.calibrations, timed)
-    found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())
-    assert found["transfers"]["pairs"][0]["us"]["TMA"] == [3.1, 7.0, 740.0]
-
-
 PICTURES = Path(__file__).parents[3] / "benchmarks" / "2xH100"
 
 

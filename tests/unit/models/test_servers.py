@@ -165,13 +165,6 @@ async def test_a_whole_answer_without_a_stream_is_one(model_server: ModelServer,
     assert (answer.spent.read, answer.spent.written) == (7, 3)
 
 
-@pytest.mark.parametrize("value", [{}, {"ok": True}, [], "text"])
-async def test_some_other_json_is_no_answer(model_server: ModelServer, value: object) -> None:
-    model_server.replies = [whole(value)]
-    with pytest.raises(PlayerFailed, match="it answered with application/json, not a stream"):
-        await ask(model_server)
-
-
 async def test_an_account_without_credit_is_not_asked_again(model_server: ModelServer) -> None:
     body = {"error": {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}}
     model_server.replies = [status("429 Too Many Requests", json.dumps(body))]

@@ -214,22 +214,6 @@ async def test_comments_do_not_keep_silent_model_alive_forever(model_server: Mod
         await ask(player(model_server, stall_s=30, timeout_s=1.0))
 
 
-async def test_answer_with_unreadable_event_holds_no_kernel(model_server: ModelServer) -> None:
-    odd = b'event: x\n\nfoo\n\ndata: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
-    model_server.replies = [raw(odd + events("openai_chat", KERNEL))]
-    assert (await ask(player(model_server)))[0].text == KERNEL
-    first, rest = events("openai_chat", KERNEL).split(b"data: ", 2)[1:]
-    for bad in (b'data: {"choices": [{"delta": {"content": "\n\n', b"data: 17\n\n", b"data: \xff\xfe\n\n"):
-        model_server.replies = [raw(b"data: " + first + b"data: " + rest.replace(b"data: ", bad + b"data: ", 1))]
-        answer, _ = await ask(player(model_server))
-        assert (answer.outcome, answer.source) == ("unreadable", "")
-        assert KERNEL.startswith(answer.text)
-        assert answer.text
-    model_server.replies = [raw(b"data: <html>\n\n")]
-    with pytest.raises(PlayerFailed, match="cannot be read"):
-        await ask(player(model_server))
-
-
 async def test_an_error_inside_the_stream_is_told(model_server: ModelServer) -> None:
     error = (
         b'event: error\ndata: {"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}\n\n'
@@ -251,17 +235,6 @@ async def test_another_kind_of_server_is_named(model_server: ModelServer) -> Non
     model_server.replies = [raw(b'{"error": "model not loaded"}', kind="application/json")]
     with pytest.raises(PlayerFailed, match="model not loaded"):
         await ask(player(model_server))
-
-
-@pytest.mark.further
-async def test_ten_megabytes_arrive_in_time(model_server: ModelServer) -> None:
-    text = "```python\n" + "x = 'ü'  # padding padding padding\n" * 290_000 + "def solution(x): ...\n```\n"
-    assert len(text.encode()) > 10_000_000
-    whole = {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
-    model_server.replies = [raw(b"data: " + json.dumps(whole).encode() + b"\n\ndata: [DONE]\n\n")]
-    answer, _ = await ask(player(model_server))
-    assert answer.text == text
-    assert answer.source.endswith("def solution(x): ...\n")
 
 
 async def test_an_endless_answer_is_stopped(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,18 +263,6 @@ async def test_cancelling_ends_the_request_at_once(model_server: ModelServer) ->
             await task
         assert await asyncio.to_thread(model_server.left.wait, 60)
         assert writing.budget.spent.tokens > 0  # tokens used before the cancel are counted
-
-
-async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) -> None:
-    model_server.replies = [status("429 Too Many Requests", Retry_After="60")]
-    async with player(model_server) as writing:
-        task = asyncio.create_task(writing.answer(ASK))
-        while not model_server.seen:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 async def test_late_usage_is_awaited_but_not_open_connections(

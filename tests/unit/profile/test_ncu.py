@@ -221,14 +221,3 @@ def test_world_restarts_for_every_pass_of_slow_replay(ncu: Path) -> None:
     assert re.fullmatch(
         r"it did not end within 12 s(, which were enough for [12] pass(es)?)?", answer.refused[APPLICATION]
     )
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_a_rank_that_fails_is_the_reason(ncu: Path) -> None:
-    source = ALL_REDUCE.replace(
-        "    out =", "    if dist.get_rank() == 1: raise ValueError('no such thing')\n    out ="
-    )
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), str(ncu), (), replays())
-    assert (answer.mode, data) == ("", b"")
-    assert all("rank 1 failed: ValueError: no such thing" in why for why in answer.refused.values()), answer.refused

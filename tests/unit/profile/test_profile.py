@@ -254,6 +254,7 @@ def solution(tensor):
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_functions_of_an_extension_are_named(pkb_arena: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "inline.py").write_text(INLINE)
     done = pkb_arena("profile", "1", "inline.py", "--device", "cpu", "--world", "1", "--json", timeout=300)

@@ -84,17 +84,6 @@ def written(paths: Paths, data: bytes) -> Path:
     return path
 
 
-def until_damage(lines: Iterator[AnyLine]) -> tuple[list[AnyLine], bool]:
-    """Returns the lines, and whether damage ended them."""
-    found = []
-    try:
-        for line in lines:
-            found.append(line)
-    except JournalDamaged:
-        return found, True
-    return found, False
-
-
 def followed(path: Path) -> Iterator[AnyLine]:
     follower = Follower(path)
     while lines := new_lines(follower):
@@ -119,19 +108,6 @@ def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> Non
     assert found[len(there) or 1 :] == [result(3, "PASS")]
     assert isinstance(found[0], SweepOpened)
     assert (last_plan(path) is not None) == (len(there) > 1)
-
-
-@examples(200)
-@given(flips(WHOLE))
-def test_wrong_byte_is_found_or_costs_line(paths: Paths, flip: Flip) -> None:
-    path = written(paths, flip.data)
-    found, damaged = until_damage(read_lines(path))
-    assert until_damage(followed(path)) == (found, damaged)
-    assert found[: flip.line] == LINES[: flip.line]
-    if damaged:
-        assert len(found) in (flip.line, flip.line + 1)
-    else:
-        assert found[flip.line + 1 :] == LINES[flip.line + 1 :]
 
 
 @examples(100)

@@ -161,6 +161,7 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 async def test_failing_seat_leaves_and_other_goes_on(paths: Paths) -> None:
     """The referee of the worker `dying` never starts; the cells that it failed at stay open for the next session."""
     said: list[str] = []

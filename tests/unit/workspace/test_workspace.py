@@ -110,13 +110,6 @@ def test_kernel_that_was_open_last_comes_first(workspace: Workspace, problem: Pr
     assert [*found, workspace.last_open(problem)] == [first, other, other, first, renamed]
 
 
-def test_a_draft_that_equals_the_file_is_none(workspace: Workspace, problem: Problem) -> None:
-    path = workspace.kernel_path(problem)
-    workspace.save(path, "same")
-    workspace.save_draft(path, "same")
-    assert workspace.draft(path) is None
-
-
 def test_no_player_name_leaves_the_workspace(workspace: Workspace, problem: Problem) -> None:
     for player in ("you", "model:gpt/5", "..", ".", "../../etc", "ü b"):
         path = workspace.kernel_path(problem, player).resolve()
@@ -146,17 +139,6 @@ def test_an_atomic_write_keeps_permissions_and_symbolic_links(tmp_path: Path) ->
     assert real.stat().st_mode & 0o777 == 0o640
 
 
-def test_special_file_is_written_to_and_stays(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_atomically(pipe, b"new")
-    assert os.read(reading, 10) == b"new"
-    os.close(reading)
-    assert pipe.is_fifo()
-    assert list(tmp_path.glob(".pipe*")) == []
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "no kernel file"), (b"\xfe\xfd", "UTF-8"), (b"x" * (5 << 20), "MiB")],
@@ -175,11 +157,6 @@ def test_name_that_is_no_text_is_usage_error(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(UsageError, match="not UTF-8"):
         read_kernel(path)
-
-
-def test_an_empty_file_is_a_kernel_to_judge(tmp_path: Path) -> None:
-    (tmp_path / "kernel.py").touch()
-    assert read_kernel(tmp_path / "kernel.py").text == ""
 
 
 def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> None:
