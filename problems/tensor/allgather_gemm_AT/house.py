@@ -8,12 +8,9 @@ import torch
 from sandbox.kit import symm
 from sandbox.kit.blocks.columns import gathered_product
 
-LARGE = 16 << 20
-"""Bytes of a rank's columns from which rows are gathered beside products."""
-
 symm.reserve(4 << 30)  # two gathered matrices of the largest sizes
 
 
 def solution(A_local: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
     """A_local [M, K/W], B [K, N] (this rank's own) -> [M, N]: all ranks' columns of A times this rank's B."""
-    return gathered_product(A_local, B, symm.connect(), LARGE)
+    return gathered_product(A_local, B, symm.connect())

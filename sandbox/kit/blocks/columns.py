@@ -9,7 +9,7 @@
     copy_columns(x[:top], result[:top], team)            # in parts: multiprocessors stay free,
     stream_barrier(result, team, slot)                   # and the parts of all ranks have arrived here
 
-    c = gathered_product(a_local, b, team, 16 << 20)     # [M, K/W], [K, N] -> [M, N]: gathers rows while others are multiplied
+    c = gathered_product(a_local, b, team)               # [M, K/W], [K, N] -> [M, N]: gathers rows while others are multiplied
 
 The result of call e is written again in call e+2. With a `stream_barrier` in every call, no rank reads it any more by then.
 """
@@ -106,7 +106,7 @@ CHUNKS = (2, 6, 8)
 SLOT = 1000
 
 
-def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: int) -> torch.Tensor:
+def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: int = 16 << 20) -> torch.Tensor:
     """All ranks' a_local [M, K/W], side by side, times this rank's b [K, N] -> [M, N]. Collective.
 
     large: from this number of bytes of a_local on, rows are gathered during products. Any dtype with elements of 2 or 4
