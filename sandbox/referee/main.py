@@ -264,7 +264,7 @@ class Referee:
             if not self.pipe.hung_up and evaluation is not None:
                 self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
-                    self.contenders.prepare_spare(run.setting)
+                    self.contenders.prepare_spare(run.setting, 1 if run.versus is None else 2)
 
     def completed(self, run: events.Run, result: events.Result) -> events.Result:
         """A result with the jail, and the labels of a kernel that passed."""

@@ -28,13 +28,13 @@ class Contenders:
         self._setting: Setting | None = None
         """The setting that spares are prepared for."""
 
-    def prepare_spare(self, setting: Setting) -> None:
-        """Starts a spare in the background, unless there is one that fits. `tend_spares` starts the others."""
+    def prepare_spare(self, setting: Setting, count: int = 1) -> None:
+        """Starts spares in the background until `count` fit. `tend_spares` starts the others."""
         for world in list(self.spares):
             if not fits(world, setting):
                 self._drop(world)
         self._setting = setting
-        if not self.spares:
+        while len(self.spares) < count:
             self.spares.append(self.starter.start(Role.SPARE, setting))
 
     def open_spares(self) -> None:
@@ -100,7 +100,8 @@ class Contenders:
         return self.contender
 
     def take_rival(self, setting: Setting) -> World:
-        """The second contender of a run between two."""
+        """The second contender of a run between two. Both start at the same time if there are no spares."""
+        self.prepare_spare(setting, 2)
         self.rival = self._take(setting)
         return self.rival
 

@@ -68,6 +68,13 @@ def test_open_spare_is_taken_before_older_one() -> None:
     assert [world.state for world in pool.contenders.spares] == [State.STARTING]
 
 
+def test_both_kernels_of_a_duel_start_at_once() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    rival = pool.contenders.take_rival(setting)
+    assert pool.contenders.take(setting).started == pytest.approx(rival.started, abs=0.1)
+
+
 @pytest.mark.parametrize("on_gpus", [True, False])
 def test_next_gpu_spare_starts_when_last_is_taken(on_gpus: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MadeGpu, "on_gpus", on_gpus)
