@@ -15,7 +15,7 @@ from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
-from sandbox.timing.stopping_rule import StoppingRule
+from sandbox.timing.stopping_rule import StoppingRule, is_clear
 from sandbox.timing.turns import Batch, Turns
 
 NOOP_FIRST, NOOP_EVERY = 4, 3
@@ -29,6 +29,8 @@ its deadline. The first pair shows how long a call is; later calls are shorter."
 LEAST_ROUNDS, LEAST_BATCHES, FEWEST_CALLS = 12, 24, 2
 """Rounds, and pairs of batches of each clock, that fit into the longest time of a run. Large inputs take long to draw, so
 rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
+DEVICE_EVERY = 3
+"""One round in so many is of device time, too, when it alone can conclude."""
 FIRST_PAIRS = 3
 """Most pairs of a round of an adaptive run until every reference had a round. On a machine without history the interval of 12
 pairs has a half width of 17 % with four references, 27 % with two (simulated with quiet noise)."""
@@ -114,11 +116,21 @@ class Rounds:
         self.finish()
 
     def counted_round(self) -> None:
-        """One round of each clock, after more urgent runs."""
+        """One round of each clock that still needs pairs, after more urgent runs."""
         self.turns.held_up += self.give_way(self.turns.stop_all)
         if self.round():
-            self.behind_gate.round(self.done, self.affordable_pairs)
+            if not self.device_rests:
+                self.behind_gate.round(self.done, self.affordable_pairs)
             self.done += 1
+
+    @property
+    def device_rests(self) -> bool:
+        """Whether device time leaves this round to end-to-end time, by the last look: it alone can conclude."""
+        due = self.done % DEVICE_EVERY == 0 or self.behind_gate.probes.left(self.behind_gate.calls)
+        if due or self._estimated is None or self.run.rounds is not None:
+            return False
+        call, device = self._estimated[1]
+        return device is not None and is_clear(device) and not (call is not None and is_clear(call))
 
     def finish(self) -> None:
         """Runs the probes that are due and the checks of a whole measurement. Raises as `measure` does."""

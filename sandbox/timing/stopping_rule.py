@@ -73,9 +73,10 @@ def is_sharp(call: Interval | None, device: Interval | None) -> bool:
 def is_enough(call: Interval | None, device: Interval | None) -> bool:
     """Whether every clock that has an interval is precise enough or shows a clear difference, and there is one."""
     found = [interval for interval in (call, device) if interval is not None]
-    return call is not None and all(map(_is_clear, found))
+    return call is not None and all(map(is_clear, found))
 
 
-def _is_clear(interval: Interval) -> bool:
+def is_clear(interval: Interval) -> bool:
+    """Whether the interval is precise enough or shows a clear difference."""
     width = half_width(interval)
     return width <= PRECISE or abs(math.log(max(interval.median, 1e-9))) >= CLEAR * width

@@ -73,6 +73,11 @@ def test_a_difference_of_a_fifth_is_called(device: str, level: str, factor: floa
             assert interval.high >= factor * 0.995
 
 
+def test_precise_device_time_leaves_rounds_to_calls() -> None:
+    rounds = settled("made-gpu", Noise(0.05, 0.0005, 0.0005), 1.0, 0)
+    assert 6 <= len(rounds.device.raw) < 0.35 * len(rounds.call.raw)
+
+
 @pytest.mark.slow
 def test_quiet_machines_settle_early_and_loud_ones_late() -> None:
     early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
