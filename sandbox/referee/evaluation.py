@@ -184,7 +184,7 @@ class Evaluation:
             clock=conclusion.clock,
             told=conclusion.sentence if conclusion.outcome else "",
             advice=conclusion.advice,
-            rounds=self.rounds.done if self.rounds else 0,
+            rounds=self.rounds.turns.rounds if self.rounds else 0,
             samples=self.rounds.samples() if self.rounds else Samples(),
             beside=correctness.run.beside,
             energy=self.energy if passed and self.energy else msgspec.UNSET,

@@ -142,7 +142,7 @@ class DeviceTime:
             for place in range(wanted):
                 batch = Batch(place * calls, calls)
                 if probing and (probe := self.probes.draw(calls)):
-                    self._probe(probe, batch)
+                    self._probe(probe, batch, reference)
                     continue
                 pair = self._pair(batch, number)
                 if timed or not skipped:
@@ -177,15 +177,16 @@ class DeviceTime:
             self.turns.timed(side, world, batch, turn)
         return math.inf
 
-    def _probe(self, probe: Probe, batch: Batch) -> None:
+    def _probe(self, probe: Probe, batch: Batch, reference: int) -> None:
         """Runs a probe: stops a batch, or one of its ranks, while it is queued.
 
         Queued work runs, then inputs are replaced. Inputs beside upstream's are drawn before. Raises _NotQueued.
         """
         side, world = probe.side, probe.side.worlds[0]
         self._turn += 1
+        for other, before in self.probes.prepare(probe, batch, [reference]):
+            self._gated(other, before, batch)
         if probe.kind == "meaningful":
-            self.probes.draw_meaningful(side, probe.due, batch)
             self._gated(side, world, batch)
             return
         page = self._gates[world]

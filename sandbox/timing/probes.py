@@ -17,7 +17,7 @@ ranks outputs of calls that should have ended are missing then. If it is too low
 are wrong. Both harm the kernel alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -163,8 +163,8 @@ class Probes:
         """Runs a probe. seconds: time of a call."""
         side, due, kind = probe
         world = side.worlds[0]
-        if kind == "meaningful":
-            self.draw_meaningful(side, due, batch)
+        for other, before in self.prepare(probe, batch, self.turns.references_now):
+            self.turns.timed(other, before, batch, self.turns.turn_of(batch))
         self.turns.get_ready(side, world, batch, self.turns.turn_of(batch))
         with self.turns.watched(self.turns.stopped_kernels(world)):
             if kind == "apart":
@@ -180,6 +180,17 @@ class Probes:
                 if kind != "meaningful":
                     (self.hold if kind == "held" else self.replace)(probe, batch, seconds)
             self.turns.end(side, world, batch)
+
+    def prepare(self, probe: Probe, batch: Batch, references: Sequence[int]) -> list[tuple[TimedSide, World]]:
+        """Draws a probe's meaningful inputs, and which worlds run before it: as in a pair, for a kernel may know its pauses.
+
+        references: the indices of a pair's reference worlds.
+        """
+        if probe.kind == "meaningful":
+            self.draw_meaningful(probe.side, probe.due, batch)
+        other = next(each for each in self.turns.sides if each is not probe.side)
+        some = self.chance.sample(references, self.chance.randint(0, len(references)))
+        return [(other, other.worlds[number]) for number in some]
 
     def compare(self) -> None:
         """Compares the outputs of this round's probes: meaningful ones with the oracle, others first with the baseline's.

@@ -59,8 +59,6 @@ class Rounds:
         """Called between rounds: lets more urgent runs go first, and returns the seconds that this took."""
         self.calls = 0
         """Calls of a batch."""
-        self.done = 0
-        """Rounds that count."""
         self.unconfirmed: Unconfirmed | None = None
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
@@ -111,8 +109,8 @@ class Rounds:
                 self.measure_overhead()
                 continue
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
-            ends = self.stopping_rule.ends(elapsed, self.done, self.fewest_pairs, self.estimate)
-            self._expected = self.stopping_rule.expected(elapsed, self.done)
+            ends = self.stopping_rule.ends(elapsed, self.turns.rounds, self.fewest_pairs, self.estimate)
+            self._expected = self.stopping_rule.expected(elapsed, self.turns.rounds)
         self.finish()
 
     def counted_round(self) -> None:
@@ -120,13 +118,13 @@ class Rounds:
         self.turns.held_up += self.give_way(self.turns.stop_all)
         if self.round():
             if not self.device_rests:
-                self.behind_gate.round(self.done, self.affordable_pairs)
-            self.done += 1
+                self.behind_gate.round(self.turns.rounds, self.affordable_pairs)
+            self.turns.rounds += 1
 
     @property
     def device_rests(self) -> bool:
         """Whether device time leaves this round to end-to-end time, by the last look: it alone can conclude."""
-        due = self.done % DEVICE_EVERY == 0 or self.behind_gate.probes.left(self.behind_gate.calls)
+        due = self.turns.rounds % DEVICE_EVERY == 0 or self.behind_gate.probes.left(self.behind_gate.calls)
         if due or self._estimated is None or self.run.rounds is not None:
             return False
         call, device = self._estimated[1]
@@ -134,7 +132,7 @@ class Rounds:
 
     def finish(self) -> None:
         """Runs the probes that are due and the checks of a whole measurement. Raises as `measure` does."""
-        self.show(self.done)
+        self.show(self.turns.rounds)
         self.probes.hurry = True
         while self.probes.left(self.calls):
             self.round(counts=False)
@@ -158,7 +156,7 @@ class Rounds:
         try:
             while self.timer.monotonic() - started - self.turns.held_up < seconds and not asked():
                 self.counted_round()
-                self._expected = self.done
+                self._expected = self.turns.rounds
             self.finish()
         finally:
             self.turns.unpin()
@@ -182,7 +180,7 @@ class Rounds:
         wanted = self.calls_lasting(baseline_s, contender_s)
         if wanted < MORE_CALLS * self.calls:
             return False
-        self._chosen_again, self.calls, self.done, self._expected = True, wanted, 0, 0
+        self._chosen_again, self.calls, self.turns.rounds, self._expected = True, wanted, 0, 0
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.call = Clock("call", rival=self.call.rival, offsets=self.call.offsets)
         self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
@@ -200,12 +198,7 @@ class Rounds:
         if call is None or not self._leads(call):
             return
         baseline_us = self.call.medians()[0] or 0.0
-        self.single_calls.measure(
-            self.pairs,
-            self.seconds,
-            enough=lambda: self.single_calls.decide(call, baseline_us),
-            confirmed=lambda: self.single_calls.confirm(call, baseline_us),
-        )
+        self.single_calls.measure(self.pairs, self.seconds, (call, baseline_us))
         contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
         if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
@@ -238,16 +231,6 @@ class Rounds:
         """The number of the contender's batches in pairs so far, of the clock that has the fewest."""
         return min([turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs)
 
-    @property
-    def references(self) -> Sequence[int]:
-        """The indices of this round's reference worlds.
-
-        Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
-        of them, because all worlds must run the same shapes.
-        """
-        count = len(self.turns.baseline_side.worlds)
-        return range(count) if self.prepared.varies else [self.done % count]
-
     def warm_up(self) -> tuple[float, float]:
         """Warms up the contender's world; the reference worlds have made their first calls before.
 
@@ -255,7 +238,7 @@ class Rounds:
         """
         started = self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
-        found = self.warm_pairs(self.references)
+        found = self.warm_pairs(self.turns.references_now)
         first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
         self.turns.call_seconds = slower = max(first)
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
@@ -266,7 +249,7 @@ class Rounds:
         seconds = self.choose_calls(found)
         if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
             longest = self.calls  # a world's first batch of so many calls takes less time (HELD)
-            found += self.warm_pairs(every if longest > tried else self.references)
+            found += self.warm_pairs(every if longest > tried else self.turns.references_now)
             seconds = self.choose_calls(found)
             self.calls = min(self.calls, longest)
         return seconds
@@ -311,7 +294,7 @@ class Rounds:
         pairs = self.pairs(batch, references)
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
-        self._pair_seconds = (self.timer.monotonic() - started) * len(self.references) / len(references)
+        self._pair_seconds = (self.timer.monotonic() - started) * len(self.turns.references_now) / len(references)
         return pairs
 
     def round(self, counts: bool = True) -> bool:
@@ -321,17 +304,16 @@ class Rounds:
         belong to the measurement. Returns whether a pair was timed.
         """
         self.turns.check_memory()
-        self.turns.cycle = self.done // len(self.turns.baseline_side.worlds)
         started = self.timer.monotonic()
         most = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         places = self.affordable_pairs if counts else max(1, min(most, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places, self.show_seldom if counts else None)
-        if counts and self.done % NOOP_EVERY == NOOP_EVERY - 1:
+        if counts and self.turns.rounds % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
             if len(self.turns.noops(0)) > 1:  # a kernel's, too; else a probe reports their results as written ahead
                 self.turns.compare([], [])
                 self.turns.draw(self.calls * places)
-        self.turns.wake(Batch(0, self.calls), self.references)
+        self.turns.wake(Batch(0, self.calls), self.turns.references_now)
         chosen: list[int] = []
         timed: list[int] = []
         for place in range(places):
@@ -361,7 +343,7 @@ class Rounds:
     def affordable_calls(self, baseline_s: float, contender_s: float) -> int:
         """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run."""
         pair_s = self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs))
-        call_s = self._draw_seconds + len(self.references) * baseline_s + contender_s
+        call_s = self._draw_seconds + len(self.turns.references_now) * baseline_s + contender_s
         call_s += self.prepared.call_seconds * self.call.rival  # a reference runs the same iterations
         return int(min(self.pace.calls, max(FEWEST_CALLS, pair_s / call_s)))
 
@@ -370,7 +352,7 @@ class Rounds:
         """Most pairs of a round, so that LEAST_ROUNDS fit into the time of an adaptive run."""
         round_s = self.stopping_rule.share_s(LEAST_ROUNDS)
         fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
-        if round_s < math.inf and self.done < len(self.turns.baseline_side.worlds):
+        if round_s < math.inf and self.turns.rounds < len(self.turns.baseline_side.worlds):
             fit = min(fit, FIRST_PAIRS)
         return int(min(fit, max(1, round_s / max(self._pair_seconds, 1e-6))))
 
@@ -382,7 +364,7 @@ class Rounds:
         self._turn += 1
         baseline, contender = self.turns.sides
         turn = self.turns.turn_of(batch)
-        numbers = self.references if references is None else references
+        numbers = self.turns.references_now if references is None else references
         order: list[int | None] = [*numbers, None]  # None: the contender
         self.turns.random.shuffle(order)
         us = {}
@@ -390,7 +372,7 @@ class Rounds:
             side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
             us[number] = self.turns.timed(side, world, batch, turn) / batch.calls * 1e6
         before = order[: order.index(None)]
-        where = batch.calls, self.done, self._turn, self.turns.cores(turn), self.turns.elapsed_s
+        where = batch.calls, self.turns.rounds, self._turn, self.turns.cores(turn), self.turns.elapsed_s
         return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:
@@ -426,7 +408,7 @@ class Rounds:
         """Emits the speedup so far, at most every SHOWN_EVERY seconds."""
         if self._expected and self.turns.elapsed_s - self._shown_s > SHOWN_EVERY:
             self._shown_s = self.turns.elapsed_s
-            self.show(max(self._expected, self.done))
+            self.show(max(self._expected, self.turns.rounds))
 
     def show(self, expected: int) -> None:
         """Emits the speedup so far as an event. expected: total number of rounds."""
@@ -436,7 +418,7 @@ class Rounds:
         last = self.call.pairs[-1]
         self.turns.exchange.emit(
             Timed(
-                round=self.done,
+                round=self.turns.rounds,
                 rounds=expected,
                 calls=self.calls,
                 baseline_us=last.baseline_us,

@@ -55,27 +55,23 @@ class SingleCalls:
         self.pairs: list[Pair] = []
 
     def measure(
-        self,
-        pairs_of: Callable[[Batch], list[Pair]],
-        seconds: Sequence[float],
-        enough: Callable[[], bool],
-        confirmed: Callable[[], bool] = lambda: False,
+        self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], lead: tuple[Interval, float]
     ) -> None:
-        """Times the pairs.
+        """Times the pairs until they decide about a lead.
 
-        pairs_of(batch): times a batch on both sides; seconds: per call on (the baseline's, the contender's) side;
-        enough(), confirmed(): whether the pairs so far decide, and whether they confirm the lead.
+        pairs_of(batch): times a batch on both sides; seconds: per call on (the baseline's, the contender's) side; lead: call
+        and baseline_us as for `contradict`.
 
         Raises:
             Failed, OutputsLost, WorldFailed, Deadline: as `Rounds.measure`.
         """
         started = self.turns.timer.monotonic()
         self._measure(LEAST_SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
-        if confirmed():
+        if self.confirm(*lead):
             return
         self._measure(SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
         until = self.turns.timer.monotonic() + MORE_SECONDS
-        while len(self.pairs) < MOST_SINGLE_PAIRS and self.turns.timer.monotonic() < until and not enough():
+        while len(self.pairs) < MOST_SINGLE_PAIRS and self.turns.timer.monotonic() < until and not self.decide(*lead):
             self._measure(len(self.pairs) + SINGLE_PAIRS, pairs_of, seconds, until)
 
     def _measure(

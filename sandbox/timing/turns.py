@@ -119,8 +119,8 @@ class Turns:
         """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
-        self.cycle = 0
-        """Number of cycles of the references so far, of end-to-end timing."""
+        self.rounds = 0
+        """Rounds of end-to-end timing so far."""
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
@@ -156,6 +156,16 @@ class Turns:
         kernels = zip(reversed(self.kernels), (CONTENDER_INDEX, RIVAL_INDEX), strict=False)
         reusing = [(side, side.worlds[0], index) for side, index in kernels if side.exchange.reuses]
         return [(self.references, self.references.worlds[number], number), *reusing]
+
+    @property
+    def references_now(self) -> Sequence[int]:
+        """The indices of this round's reference worlds.
+
+        Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
+        of them, because all worlds must run the same shapes.
+        """
+        count = len(self.baseline_side.worlds)
+        return range(count) if self.exchange.prepared.varies else [self.rounds % count]
 
     @property
     def worlds(self) -> list[World]:
@@ -229,7 +239,7 @@ class Turns:
 
     def turn_of(self, batch: Batch) -> int:
         """The turn of a batch, the same in every world: a kernel must not know by its cores whether this is a probe."""
-        return batch.first // batch.calls + self.cycle
+        return batch.first // batch.calls + self.rounds // len(self.baseline_side.worlds)
 
     def cores(self, turn: int) -> int:
         """A number for the cores of a turn: equal numbers mean equal cores."""

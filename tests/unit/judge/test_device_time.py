@@ -119,7 +119,7 @@ def test_batches_waiting_for_device_have_call_time_alone(side: str, waits: dict[
     assert not rounds.behind_gate.runs
     assert rounds.device.estimate() is None
     assert rounds.call.speed is not None
-    assert rounds.done == ROUNDS
+    assert rounds.turns.rounds == ROUNDS
 
 
 def test_unqueued_batch_is_awaited_no_longer_than_needed() -> None:
@@ -241,7 +241,7 @@ def test_wrong_iteration_behind_gate_ends_run() -> None:
     machine.oracle.finding = finding
     with pytest.raises(Failed, match="3 of 10 elements wrong"):
         rounds.measure()
-    assert rounds.done == 0
+    assert rounds.turns.rounds == 0
 
 
 def test_unsealed_inputs_are_there_before_queueing() -> None:
@@ -304,7 +304,7 @@ def test_kernel_with_newly_waiting_launches_gets_fewer_calls(queues: int) -> Non
     rounds.measure()
     assert rounds.behind_gate.cannot_queue is (queues == 0)
     assert bool(rounds.device.raw) is rounds.behind_gate.runs is (queues > 0)
-    assert rounds.done == 24
+    assert rounds.turns.rounds == 24
     if queues:
         assert {pair.calls for pair in rounds.device.raw} == {128, 36}
 

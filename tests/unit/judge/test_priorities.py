@@ -33,7 +33,9 @@ def rounds_where(share_of: Callable[[Rounds, int], Share], **kernel: object) -> 
 def test_rank_whose_priority_changes_during_timing_disturbs_baseline(changed: Share) -> None:
     rounds, _ = rounds_where(
         lambda rounds, pid: (
-            changed if rounds.done and pid == rounds.turns.contender_side.worlds[0].processes.rank_pids[1] else USUAL
+            changed
+            if rounds.turns.rounds and pid == rounds.turns.contender_side.worlds[0].processes.rank_pids[1]
+            else USUAL
         )
     )
     with pytest.raises(Failed) as failed:
@@ -46,10 +48,10 @@ def test_rank_whose_priority_changes_during_timing_disturbs_baseline(changed: Sh
 def test_unchanged_priorities_and_ended_processes_are_no_fault() -> None:
     other = Share("/autogroup-8 nice 19")
     rounds, kind = rounds_where(
-        lambda rounds, pid: USUAL if pid != HELPER else Share() if rounds.done else other, helpers=[HELPER]
+        lambda rounds, pid: USUAL if pid != HELPER else Share() if rounds.turns.rounds else other, helpers=[HELPER]
     )
     rounds.measure()
-    assert rounds.done == 12
+    assert rounds.turns.rounds == 12
     assert kind.settled.count(HELPER) == 1
 
 
@@ -64,7 +66,7 @@ def test_ranks_with_own_sessions_outweigh_the_baseline() -> None:
     with pytest.raises(Failed) as failed:
         rounds.measure()
     assert failed.value.verdict is Verdict.BASELINE_DISTURBED
-    assert rounds.done == 0
+    assert rounds.turns.rounds == 0
 
 
 @pytest.mark.parametrize("many", [MOST_SESSIONS, MOST_SESSIONS + 1])
@@ -72,7 +74,7 @@ def test_few_sessions_of_helpers_get_lowest_priority(many: int) -> None:
     helpers: list[int] = []
 
     def share_of(rounds: Rounds, pid: int) -> Share:
-        helpers[:] = range(HELPER, HELPER + min(rounds.done, many))
+        helpers[:] = range(HELPER, HELPER + min(rounds.turns.rounds, many))
         return Share(f"/autogroup-{pid} nice 0") if pid in helpers else USUAL
 
     rounds, kind = rounds_where(share_of, helpers=helpers)

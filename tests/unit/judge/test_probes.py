@@ -1,5 +1,6 @@
 """Probes on simulated worlds: ranks that start apart, and batches stopped, wholly or in one rank, to replace inputs."""
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -97,7 +98,7 @@ def test_every_run_has_all_kinds() -> None:
     assert len(redrawn(machine, alone=False)) >= WANTED_REPLACED
     assert not rounds.probes.left(rounds.calls)
     assert rounds.probes.proven
-    assert rounds.done >= 6
+    assert rounds.turns.rounds >= 6
 
 
 def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(rounds, "finish", lambda: None)
         rounds.measure()
     noops = [len(found) for found in rounds.call.noop.values()]
-    assert 0 < rounds.probes.left(rounds.calls) < 9
+    assert 0 < rounds.probes.left(rounds.calls) < 12
     rounds.finish()
     assert noops == [len(found) for found in rounds.call.noop.values()]
 
@@ -171,7 +172,7 @@ def test_output_that_belongs_to_old_inputs_ends_run(alone: bool) -> None:
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
-    hint = OF_A_PEER.format(rank=redrawn(machine, alone)[-1].alone) if alone else NOT_ITS_OWN
+    hint = OF_A_PEER.format(rank=redrawn(machine, alone)[0].alone) if alone else NOT_ITS_OWN
     assert failed.value.failure.message.endswith(hint)
 
 
@@ -361,19 +362,26 @@ def test_probes_use_usual_cores_and_leave_no_sample() -> None:
     rounds.turns._shares = [[0, 1, 2, 3], [4, 5, 6, 7]]
     pins = machine.processes(rounds.turns.contender_side.worlds[0]).pins
     compared: list[int] = []
+    others: list[int] = []
+    preceded: set[int] = set()
     run = rounds.probes.run
+    rounds.probes.chance = random.Random(1)
+    for world in rounds.turns.baseline_side.worlds:
+        machine.ranks(world).on_go = lambda: others.append(len(compared))
 
     def noting(probe: Probe, batch: Batch, seconds: float) -> None:
-        before, pinned = len(rounds.call.raw), len(pins)
+        before, pinned, ran = len(rounds.call.raw), len(pins), len(others)
         run(probe, batch, seconds)
+        preceded.add(len(others) - ran)
         compared.append(len(rounds.call.raw) - before)
-        turn = batch.first // batch.calls + rounds.done // len(rounds.turns.baseline_side.worlds)
+        turn = batch.first // batch.calls + rounds.turns.rounds // len(rounds.turns.baseline_side.worlds)
         assert pins[pinned] == (0, [core_in_turn(range(4), turn)])
 
     rounds.probes.run = noting  # type: ignore[method-assign]
     rounds.measure()
     assert compared
     assert set(compared) == {0}
+    assert preceded == {0, 1}  # as before timed batches
 
 
 def test_memory_that_cannot_be_sealed_allows_no_probes() -> None:

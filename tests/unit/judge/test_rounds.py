@@ -28,7 +28,7 @@ def test_fixed_rounds_measure_calls_without_overhead() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
     rounds = machine.rounds(machine.run(rounds=6))
     rounds.measure()
-    assert rounds.done == 6
+    assert rounds.turns.rounds == 6
     assert len(rounds.call.raw) == 6 * PAIRS
     assert rounds.call.overhead_us == pytest.approx(2.0)
     assert rounds.call.medians() == pytest.approx((98.0, 48.0))
@@ -62,7 +62,7 @@ def test_kernel_slow_only_at_first_gets_long_batches(slow_batches: int) -> None:
     machine = MadeMachine(kernel=MadeKernel(call_us))
     rounds = machine.rounds(machine.run(rounds=12))
     rounds.measure()
-    assert (rounds.done, rounds.calls) == (12, MadeCpu.pace.calls)
+    assert (rounds.turns.rounds, rounds.calls) == (12, MadeCpu.pace.calls)
     assert {sample.calls for sample in rounds.samples().call} == {rounds.calls}
     assert next(batches) > slow_batches
 
@@ -77,7 +77,7 @@ def test_slow_draws_shorten_batches_and_rounds(device: str) -> None:
     for clock in clocks:
         assert len(clock.raw) >= FEWEST
         assert FEWEST_CALLS <= max(pair.calls for pair in clock.raw) <= 5  # of 60 and more
-    assert rounds.done >= LEAST_ROUNDS / 2
+    assert rounds.turns.rounds >= LEAST_ROUNDS / 2
     assert {pair.reference for pair in rounds.call.raw} == {0, 1}
 
 
@@ -87,7 +87,7 @@ def test_one_slot_arena_has_batches_of_one_call() -> None:
     rounds = machine.rounds()
     rounds.measure()
     assert rounds.prepared.layout.slots == rounds.calls == 1
-    assert len(rounds.call.raw) == rounds.done == 6
+    assert len(rounds.call.raw) == rounds.turns.rounds == 6
     orders = machine.ranks(machine.started["baseline"][0]).orders
     drawn, compared = (sum(isinstance(order, kind) for order in orders) for kind in (Draw, CompareOutputs))
     discarded = sum(isinstance(order, CompareOutputs) and not order.slots for order in orders)
@@ -265,7 +265,7 @@ def test_progress_is_shown_with_last_round_as_end() -> None:
     shown = machine.of(Timed)
     assert len(shown) > 2
     assert all(event.round <= event.rounds for event in shown)
-    assert shown[-1].round == shown[-1].rounds == rounds.done
+    assert shown[-1].round == shown[-1].rounds == rounds.turns.rounds
     assert shown[-1].call == rounds.call.speed
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(shown))
 
@@ -314,4 +314,4 @@ def test_slow_assembly_costs_a_kernel_no_rounds() -> None:
     for rounds in (quick, slow):
         rounds.stopping_rule = StoppingRule(0.2)
         rounds.measure()
-    assert slow.done >= quick.done // 2
+    assert slow.turns.rounds >= quick.turns.rounds // 2

@@ -133,9 +133,12 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
     rounds = measured(kernel(noisy(97.0, 0.02)))
     makes = rounds.single_calls
     makes.pairs.clear()
-    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > SINGLE_PAIRS)
+    makes.confirm = lambda *lead: False  # type: ignore[method-assign]
+    makes.decide = lambda *lead: len(makes.pairs) > SINGLE_PAIRS  # type: ignore[method-assign]
+    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0))
     assert SINGLE_PAIRS < len(makes.pairs) <= 2 * SINGLE_PAIRS
-    makes.measure(rounds.pairs, rounds.seconds, lambda: False)
+    makes.decide = lambda *lead: False  # type: ignore[method-assign]
+    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0))
     assert len(makes.pairs) == MOST_SINGLE_PAIRS
 
 

@@ -81,7 +81,7 @@ def test_precise_device_time_leaves_rounds_to_calls() -> None:
 @pytest.mark.slow
 def test_quiet_machines_settle_early_and_loud_ones_late() -> None:
     early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
-    assert early.done < late.done
+    assert early.turns.rounds < late.turns.rounds
     assert early.call.speed is not None
     assert late.call.speed is not None
     assert detectable_percent(early.call.speed) < detectable_percent(late.call.speed)
@@ -89,4 +89,4 @@ def test_quiet_machines_settle_early_and_loud_ones_late() -> None:
 
 def test_budget_too_short_for_enough_pairs_is_overdrawn() -> None:
     rounds = settled("made-cpu", LEVELS["quiet"], 1.0, 1, budget_s=0.0)
-    assert rounds.done >= 1
+    assert rounds.turns.rounds >= 1
