@@ -25,7 +25,8 @@ MAX_PAYLOAD = 32 << 20
 
 
 class Kind(IntEnum):
-    """The kind of a message. Below 64: an order to a rank; 64 to 79: a signal; 80 to 95: a failure; from 96: a trusted reply."""
+    """The kind of a message. Below 32: an order to any rank; 32 to 63: an order to a trusted rank, and its reply; 64 to 79: a
+    signal; from 80: a failure."""
 
     OPEN = 1
     MAP_ARENAS = 2
@@ -33,22 +34,23 @@ class Kind(IntEnum):
     ARM = 4
     GO = 5
     RECOPY = 6
-    DRAW = 7
-    REVEAL = 8
-    COMPARE = 9
-    CHECK_POISON = 10
-    MEASURE_BASELINE = 11
-    MAP_GATE = 12
-    MEASURE_PEAKS = 13
-    WAKE = 14
-    FINISH = 15
-    SYNC = 16
-    MAKE_ARENAS = 17
-    CHOOSE = 18
-    TAKE = 19
-    LOOK_AHEAD = 20
-    DRAW_AGAIN = 21
-    MEASURE_TRANSFERS = 22
+    MAP_GATE = 7
+    WAKE = 8
+    FINISH = 9
+    CHOOSE = 10
+
+    MEASURE_BASELINE = 32
+    MAKE_ARENAS = 33
+    DRAW = 34
+    REVEAL = 35
+    TAKE = 36
+    COMPARE = 37
+    CHECK_POISON = 38
+    LOOK_AHEAD = 39
+    DRAW_AGAIN = 40
+    MEASURE_PEAKS = 41
+    MEASURE_TRANSFERS = 42
+    SYNC = 43
 
     READY = 64
     OPENED = 65
@@ -85,23 +87,11 @@ class Kind(IntEnum):
     STALLED = 90
     """A wait of the kit timed out."""
 
-    BASELINE_MEASURED = 96
-    ARENAS_MADE = 97
-    DRAWN = 98
-    REVEALED = 99
-    COMPARED = 100
-    POISON_CHECKED = 101
-    PEAKS_MEASURED = 102
-    SYNCED = 103
-    TAKEN = 104
-    LOOKED_AHEAD = 105
-    DRAWN_AGAIN = 106
-    TRANSFERS_MEASURED = 107
-
 
 REUSES, LOST = 1, 2
 """LOST: it was returned again before the earlier result was copied, so outputs of this batch are lost."""
-FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.BASELINE_MEASURED)
+REPLIED = frozenset(kind for kind in Kind if Kind.MEASURE_BASELINE <= kind < Kind.READY)
+FAILURES = frozenset(kind for kind in Kind if kind >= Kind.SYNTAX)
 
 
 class Frame(NamedTuple):

@@ -62,9 +62,7 @@ class Order(msgspec.Struct, Generic[R], frozen=True):
     """Base of all messages to a rank. R: the type of a trusted rank's reply; None for an answer without contents."""
 
     kind: ClassVar[Kind]
-    """In the header; it identifies the struct."""
-    answer: ClassVar[Kind]
-    """In the header of a trusted rank's reply."""
+    """In the header, also in that of a trusted rank's reply; it identifies the struct."""
 
 
 class OpenProblem(Order[None], frozen=True):
@@ -194,7 +192,6 @@ class MeasureBaseline(Order[BaselineMeasured], frozen=True):
     """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
 
     kind = Kind.MEASURE_BASELINE
-    answer = Kind.BASELINE_MEASURED
     seeds: list[int]
     arena_bytes: list[int]
     """Limits for the arenas of one side, the largest first. Each rank takes the first with which enough references fit."""
@@ -206,7 +203,6 @@ class MakeArenas(Order[None], frozen=True):
     """Make new arenas for one side of a run. Two descriptors for `MapArenas` come with the answer."""
 
     kind = Kind.MAKE_ARENAS
-    answer = Kind.ARENAS_MADE
     layout: SlotLayout
     own: bool
     """Whether to make the trusted rank's own inputs, too."""
@@ -219,7 +215,6 @@ class Draw(Order[Drawn], frozen=True):
     """Fill the first slots with new iterations, one per seed."""
 
     kind = Kind.DRAW
-    answer = Kind.DRAWN
     seeds: list[int]
     timed: bool
     """Whether they are timed. Then outputs must still be poisoned, and inputs are meaningful if upstream keeps a large one."""
@@ -234,7 +229,6 @@ class Reveal(Order[float], frozen=True):
     """
 
     kind = Kind.REVEAL
-    answer = Kind.REVEALED
     side: int | None
     """None: only watch the device. For a side that shares the inputs, only their copy into the caches is repeated."""
     first: int = 0
@@ -251,7 +245,6 @@ class TakeOutputs(Order[None], frozen=True):
     """Copy a contender's outputs in some slots. Until the next draw the copies are compared."""
 
     kind = Kind.TAKE
-    answer = Kind.TAKEN
     first: int
     count: int
     side: int
@@ -264,7 +257,6 @@ class CompareOutputs(Order[list[OutputFinding]], frozen=True):
     """
 
     kind = Kind.COMPARE
-    answer = Kind.COMPARED
     slots: list[int]
     side: int
     against: int | None = None
@@ -277,7 +269,6 @@ class CheckPoison(Order[list[int]], frozen=True):
     """Check that the output arenas are still poisoned. Reply: the sides whose poison was overwritten."""
 
     kind = Kind.CHECK_POISON
-    answer = Kind.POISON_CHECKED
     sides: list[int]
 
 
@@ -285,7 +276,6 @@ class LookAhead(Order[LookedAhead], frozen=True):
     """Check a stopped batch for outputs of calls that have not begun, and for those of calls that have ended."""
 
     kind = Kind.LOOK_AHEAD
-    answer = Kind.LOOKED_AHEAD
     side: int
     first: int
     """Slot of the first call that has not begun."""
@@ -307,7 +297,6 @@ class DrawAgain(Order[bool], frozen=True):
     """
 
     kind = Kind.DRAW_AGAIN
-    answer = Kind.DRAWN_AGAIN
     slot: int
     seed: int
     meaningful: bool = True
@@ -324,14 +313,12 @@ class MeasurePeaks(Order[dict[str, float]], frozen=True):
     """Measure the peaks of this machine (collective). Reply: those of the rank, as sandbox.rank.devices.device.Device.peaks."""
 
     kind = Kind.MEASURE_PEAKS
-    answer = Kind.PEAKS_MEASURED
 
 
 class MeasureTransfers(Order[Transfers], frozen=True):
     """Time transfers between every two ranks (collective). Reply: the pairs whose first rank is this one."""
 
     kind = Kind.MEASURE_TRANSFERS
-    answer = Kind.TRANSFERS_MEASURED
     backends: bool = False
     """Whether to time the ways of optional libraries, which may fail, instead of those that every device of this kind
     has."""
@@ -341,15 +328,14 @@ class Sync(Order[int], frozen=True):
     """Send a number back after all earlier answers."""
 
     kind = Kind.SYNC
-    answer = Kind.SYNCED
     number: int
 
 
 ORDERS: dict[Kind, type[Order[Any]]] = {order.kind: order for order in Order.__subclasses__()}
 REPLIES: dict[Kind, Any] = {
-    order.answer: get_args(vars(order)["__orig_bases__"][0])[0] for order in ORDERS.values() if hasattr(order, "answer")
+    kind: get_args(vars(order)["__orig_bases__"][0])[0] for kind, order in ORDERS.items() if kind in frames.REPLIED
 }
-"""The types of replies, by the kind in their headers."""
+"""The types of replies of trusted ranks, by the kind of their order."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _order_decoders = {kind: msgspec.msgpack.Decoder(order) for kind, order in ORDERS.items()}
@@ -373,7 +359,7 @@ def send(sock: socket.socket, order: Order[Any], fds: tuple[int, ...] = ()) -> N
 
 def reply(sock: socket.socket, order: Order[R], contents: R, fds: tuple[int, ...] = ()) -> None:
     """Sends the reply to an order with file descriptors. Raises as `send`."""
-    _send(sock, order.answer, b"" if contents is None else _encode(contents), fds)
+    _send(sock, order.kind, b"" if contents is None else _encode(contents), fds)
 
 
 def _send(sock: socket.socket, kind: Kind, body: bytes, fds: tuple[int, ...]) -> None:

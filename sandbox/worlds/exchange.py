@@ -46,7 +46,7 @@ def ask(
     world.tell(order)
     if meanwhile is not None:
         meanwhile()
-    return [answer.reply for answer in await_all(world, order.answer, limit)]
+    return [answer.reply for answer in await_all(world, order.kind, limit)]
 
 
 CONTENDER, RIVAL, REFERENCE = range(3)
@@ -118,7 +118,7 @@ def hand_over_arenas(
     layout = prepared.layout
     prepared.world.tell(messages.MakeArenas(layout, own=not prepared.used, side=side, shared=shared))
     prepared.used = True
-    made = await_all(prepared.world, Kind.ARENAS_MADE, prepared.limits.own)
+    made = await_all(prepared.world, Kind.MAKE_ARENAS, prepared.limits.own)
     try:
         if any(len(answer.fds) != ARENAS for answer in made):
             raise HarnessFailed("descriptors of arenas got lost: the referee has too many open files")
@@ -315,7 +315,7 @@ class Exchange:
     def _begin(self, order: messages.Order[Any]) -> None:
         """Sends an order to the oracle world whose reply says nothing. The next wait for this world takes it."""
         self.oracle.tell(order)
-        self.oracle.owes(order.answer)
+        self.oracle.owes(order.kind)
 
     def await_begun(self) -> None:
         """Waits until the oracle world has done all that it has begun: outputs are copied and arenas poisoned."""

@@ -154,7 +154,7 @@ class RankWire:
                     break
                 reply = decode_reply(frame.kind, bytes(self._buffer[frames.SIZE : size]))
             fds: list[int] = []
-            if frame.kind is Kind.ARENAS_MADE:  # one read may also return answers from before the descriptors
+            if frame.kind is Kind.MAKE_ARENAS:  # one read may also return answers from before the descriptors
                 fds, self._fds = self._fds, []
             del self._buffer[:size]
             received = Received(frame.kind, frame.value, reply, fds)

@@ -243,7 +243,7 @@ class Wires:
             if wire.closed or self.failure:
                 raise self.failure or WorldFailed("DIED", wire.rank, status=-1)
         found = all(
-            any(answer.kind is Kind.SYNCED and answer.reply == number for answer in wire.answers) for wire in self.ranks
+            any(answer.kind is Kind.SYNC and answer.reply == number for answer in wire.answers) for wire in self.ranks
         )
         if found:
             for wire in self.ranks:

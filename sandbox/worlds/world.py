@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.protocol.events import Setting
-from sandbox.protocol.frames import GatePage, Kind
+from sandbox.protocol.frames import REPLIED, GatePage, Kind
 from sandbox.protocol.messages import MapGate, OpenProblem, Order
 from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
@@ -75,16 +75,15 @@ MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     Kind.LOOK_AHEAD: (IDLE, None),
     Kind.DRAW_AGAIN: (IDLE, None),
     Kind.SYNC: (IDLE | BUSY, None),
-    # Answers, when those of all ranks are taken.
+    # Signals, when those of all ranks are taken.
     Kind.READY: ({State.STARTING}, State.READY),
     Kind.OPENED: ({State.OPENING}, State.OPENED),
     Kind.ARMED: ({State.ARMING}, State.ARMED),
     Kind.CHOSEN: ({State.ARMING, State.ARMED}, State.ARMED),
     Kind.QUEUED: ({State.RUNNING}, State.QUEUED),
     Kind.DONE: ({State.RUNNING}, State.ARMED),
-    Kind.SYNCED: (IDLE | BUSY, State.OPENED),
 }
-"""The states in which a message is legal, and the state after it; None: the same. Other answers are always legal."""
+"""The states in which a message is legal, and the state after it; None: the same. Replies and other signals are always legal."""
 
 
 def after(state: State, kind: Kind) -> State:
@@ -273,7 +272,8 @@ class World:
 
     def take(self, kind: Kind) -> list[Received]:
         """Takes the answer of every rank; none may be missing. Raises HarnessFailed if it is illegal in this state."""
-        self._move(kind)
+        if kind not in REPLIED:
+            self._move(kind)
         if kind is Kind.READY:
             self.processes.find_ranks()
         return self.wires.take()
@@ -286,7 +286,7 @@ class World:
         found = self.wires.take_synced(number)
         if found:
             self._owed.clear()
-            self._move(Kind.SYNCED)
+            self.state = State.OPENED
         return found
 
     def check_memory(self) -> None:

@@ -7,7 +7,7 @@ from made_clock import MadeClock
 from made_kernels import MadeKernel, MadeOracle, right
 from made_worlds import ORDER_SECONDS, MadeRanks
 
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.frames import REPLIED, Kind
 from sandbox.protocol.messages import (
     BaselineMeasured,
     CheckPoison,
@@ -39,14 +39,14 @@ class TrustedRanks(MadeRanks):
         super().__init__(clock, spec, oracle.faults, lambda name: (MadeKernel(), 0.0))
 
     def take_order(self, rank: int, order: Order[Any]) -> None:
-        if hasattr(order, "answer"):
+        if order.kind in REPLIED:
             drawing = self.oracle.draw_s * len(order.seeds) if isinstance(order, Draw) else 0.0
-            self._reply(rank, order.kind, order.answer, ORDER_SECONDS + drawing, self._answer(rank, order))
+            self._reply(rank, order.kind, order.kind, ORDER_SECONDS + drawing, self._answer(rank, order))
         else:
             super().take_order(rank, order)
 
     def _fds(self, kind: Kind) -> list[int]:
-        count = {Kind.ARENAS_MADE: 1 if self.oracle.lost_fds else 2}.get(kind, 0)
+        count = {Kind.MAKE_ARENAS: 1 if self.oracle.lost_fds else 2}.get(kind, 0)
         return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
 
     def _answer(self, rank: int, order: Order[Any]) -> Any:

@@ -165,8 +165,7 @@ class MadeRanks:
         if self.failure or self._ended:
             raise self.failure or next(iter(self._ended.values()))
         found = all(
-            any(answer.kind is Kind.SYNCED and answer.reply == number for answer in answers)
-            for answers in self._answers
+            any(answer.kind is Kind.SYNC and answer.reply == number for answer in answers) for answers in self._answers
         )
         if found:
             self.close()

@@ -153,4 +153,4 @@ def test_nobody_waits_on_once_the_run_is_cancelled() -> None:
     stage.world.tell(MakeArenas(stage.layout, own=True, side=0))
     machine.stop = True
     with pytest.raises(Stopped):
-        machine.await_all(stage.world, Kind.ARENAS_MADE, 1.0)
+        machine.await_all(stage.world, Kind.MAKE_ARENAS, 1.0)

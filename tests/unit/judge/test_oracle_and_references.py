@@ -238,7 +238,7 @@ def test_trusted_world_that_answers_is_kept_after_cancel() -> None:
     pool.oracle.finish_orders(machine.poll)
     assert pool.oracle.world is world
     assert world.idle
-    assert machine.ranks(world).missing(Kind.POISON_CHECKED, str) == [0, 1]
+    assert machine.ranks(world).missing(Kind.CHECK_POISON, str) == [0, 1]
 
 
 @pytest.mark.parametrize("fault", [Fault(Kind.SYNC), Fault(Kind.SYNC, status=9)])

@@ -367,7 +367,7 @@ def test_answer_for_cancelled_run_is_not_the_next() -> None:
         stage = referee.oracle.prepare(setting)
         for turn in range(6):
             stage.world.tell(MakeArenas(stage.layout, own=not turn, side=0))
-            answers = referee.await_all(stage.world, Kind.ARENAS_MADE, 10.0)
+            answers = referee.await_all(stage.world, Kind.MAKE_ARENAS, 10.0)
             descriptors = [fd for answer in answers for fd in answer.fds]
             for fd in descriptors:
                 os.close(fd)

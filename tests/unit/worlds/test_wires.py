@@ -188,10 +188,10 @@ def test_exhausted_memory_is_cause_of_end() -> None:
 
 def test_answers_before_a_sync_are_dropped() -> None:
     with wires_of() as (wires, theirs):
-        for rank, kind, number in ((0, Kind.DONE, None), (0, Kind.SYNCED, 7), (1, Kind.SYNCED, 6)):
+        for rank, kind, number in ((0, Kind.DONE, None), (0, Kind.SYNC, 7), (1, Kind.SYNC, 6)):
             wires.ranks[rank].answers.append(Received(kind, 0, number, []))
         assert not wires.take_synced(7)
-        wires.ranks[1].answers.append(Received(Kind.SYNCED, 0, 7, []))
+        wires.ranks[1].answers.append(Received(Kind.SYNC, 0, 7, []))
         assert wires.take_synced(7)
         assert not any(wire.answers for wire in wires.ranks)
         theirs.ranks[1].close()
