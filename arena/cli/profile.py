@@ -19,12 +19,12 @@ from arena.cli.output import print_json, print_line, say, while_it_is_read
 from arena.cli.run import make_request
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
-from arena.profile import gpu_words
 from arena.profile.ncu import ncu_text
 from arena.profile.profile_process import Profiled, ProfileRequest
-from arena.profile.profiling import keep_profile, ncu_file, profile_lines, profile_ranks, profile_with_ncu
+from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
+from arena.profile.report import profile_lines
 from arena.profile.rules import first_failure
-from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, typical_call, write_trace
+from arena.profile.timeline import SIGNS, LanePiece, cells, typical_call, write_trace
 from arena.records.run_record import view
 from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
@@ -84,7 +84,7 @@ def command(
     with while_it_is_read():
         if as_json:
             told = _about(request) | {"failed": failed.failed if failed else None, "outside": profiled.outside}
-            told["ranks"] = [] if failed else profiled.gpu_figures or profiled.figures
+            told["ranks"] = [] if failed else profiled.ranks
             print_json(told | {"trace": str(trace) if trace and not failed else None})
         elif failed is not None:
             print_line(f"rank {failed.rank} failed:")
@@ -121,30 +121,22 @@ def _tell(waits: bool) -> None:
 
 def _print(profiled: Profiled) -> None:
     timeline = typical_call(profiled.reports)
+    last = len(profiled.ranks) - 1
 
     def lanes(at: int) -> list[str]:
         if timeline is None:
             return []
-        if not timeline.host_lanes:
-            return [f"        {lane(timeline, at)}"]
-        host = _drawn(timeline.host_lanes[at], timeline, _LANE)
-        return [f"   GPU  {lane(timeline, at)}", f"  host  {host}"]
+        drawn = [f"        {lane(timeline.lanes[at], timeline.us)}"]
+        if timeline.host_lanes:
+            drawn = [f"   GPU  {drawn[0].lstrip()}", f"  host  {lane(timeline.host_lanes[at], timeline.us)}"]
+        legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
+        signs = [f"        {'   '.join(legend[:3])}", f"        {'   '.join(legend[3:])}   (a typical call)"]
+        return [*drawn, *signs] if at == last else drawn
 
     for line in profile_lines(profiled, lanes):
         print_line(line)
-    if timeline is not None:
-        legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
-        print_line(f"        {'   '.join(legend[:3])}")
-        print_line(f"        {'   '.join(legend[3:])}   (a typical call)")
-    if profiled.gpu_figures:
-        print_line(f"        {gpu_words.ALIGNED}")
 
 
-def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
-    """Draws one rank's part of a call as a line. All lanes span the same time."""
-    return _drawn(timeline.lanes[rank], timeline, width)
-
-
-def _drawn(pieces: Sequence[LanePiece], timeline: Timeline, width: int) -> str:
-    drawn = cells(pieces, timeline.us, width)
-    return "".join(SIGNS[sort] if sort else " " for sort in drawn).rstrip()
+def lane(pieces: Sequence[LanePiece], us: float, width: int = _LANE) -> str:
+    """Draws one rank's part of a call of `us` microseconds as a line. All lanes span the same time."""
+    return "".join(SIGNS[sort] if sort else " " for sort in cells(pieces, us, width)).rstrip()

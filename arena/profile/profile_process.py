@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -39,6 +39,11 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """By rank, for ranks on GPUs."""
     outside: Outside | None = None
     """The driver's counters; None for CPU ranks and if the row of calls did not end."""
+
+    @property
+    def ranks(self) -> Sequence[RankFigures | GpuFigures]:
+        """The figures by rank."""
+        return self.gpu_figures or self.figures
 
 
 Message = bool | Profiled | NcuProfiled | tuple[str, str]

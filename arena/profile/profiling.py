@@ -12,11 +12,11 @@ import msgspec
 
 from arena.errors import ArenaError, MachineError, UsageError, why
 from arena.paths import Paths, make_folder, write_atomically, write_named_file
-from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import NcuProfiled, ncu_kernels
 from arena.profile.profile_process import Message, Profiled, ProfileRequest, encode
-from arena.profile.rules import figures, first_failure, under_profiler
+from arena.profile.report import profile_lines
+from arena.profile.rules import figures, first_failure
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
 from sandbox.jail.choice import choose
@@ -28,27 +28,6 @@ from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
 from sandbox.worlds.profiled_world import ProfileFailed, find_ncu, ncu_world, profile_world
-
-
-def profile_lines(found: Profiled, lanes: Callable[[int], list[str]] = lambda at: []) -> list[str]:
-    """Returns the figures and the diagnosis of each rank. lanes: returns more lines below a rank, by its place."""
-    ranks = found.gpu_figures
-    if not ranks:
-        told = [f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}" for rank in found.figures]
-        lines = [under_profiler(found.figures)]
-    else:
-        told = [f"rank {rank.rank}  {rank.diagnosis}" for rank in ranks]
-        seen = "from the kernel's process: a single call in µs under torch's profiler"
-        lines = [
-            *gpu_words.counted_lines(found.outside, ranks),
-            "",
-            seen,
-            *gpu_words.seen_lines(ranks, found.reports),
-            "",
-        ]
-    for at, words in enumerate(told):
-        lines += [words, *lanes(at)]
-    return [*lines, *(f"    →   {advice}" for advice in gpu_words.advice_lines(ranks))]
 
 
 def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:

@@ -6,7 +6,7 @@ A span is (role, text). Roles: GOOD, BAD, or empty. Texts may come from untruste
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from arena.profile.gpu_words import joules_words
+from arena.profile.report import joules_words
 from arena.records.run_record import OtherSize, RunRecord
 from arena.setting_choice import sizes_words
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, advice_words, by_clock, outcome_words, single_calls_words

@@ -1,19 +1,19 @@
 """The texts of the profile screen: lanes, sentences, measured times, figures."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from textual.content import Content
 
 from arena.errors import ArenaError
-from arena.profile import gpu_words, ncu
+from arena.profile import ncu, report
 from arena.profile.gpu_rules import GpuFigures
 from arena.profile.ncu import NcuProfiled
 from arena.profile.profile_process import Profiled
-from arena.profile.rules import RankFigures, under_profiler
-from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
+from arena.profile.rules import RankFigures
+from arena.profile.timeline import SIGNS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.profile import RankProfile
@@ -34,8 +34,8 @@ _HIGHEST = 3
 """Maximum rows of a lane."""
 _LABEL = 19
 """Cells of the labels in front of the judge's and the kernel's times."""
-_COUNTS_FROM, _LONGEST_FROM = 82, 116
-"""Minimum widths in columns for the table's counts, and for the longest operation."""
+_STYLES = {report.HEAD: "$muted", report.NOTE: "$muted", report.LACK: "$warning"}
+_STYLES |= dict.fromkeys((report.ROW, report.FACT), "$foreground")
 
 
 def page(
@@ -54,69 +54,33 @@ def _rows(
     found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
 ) -> list[Content]:
     """The page with lanes of `high` rows."""
-    if found.gpu_figures:
-        return _gpu_rows(found, timeline, judged, below, width, high)
-    calls = timeline.calls if timeline else 0
-    told = f"{under_profiler(found.figures)}. Medians of {calls} calls"
+    source, told = report.summary(found)
     return [
         *hanging(Content.styled("timed by the judge", "$muted"), judged, width, _LABEL),
-        *hanging(Content.styled("profiled", "$muted"), Content(told), width, _LABEL),
+        *hanging(Content.styled(source, "$muted"), Content(told), width, _LABEL),
+        *_drawn(report.above(found), width),
         Content(""),
-        *_lanes(found.figures, timeline, width, high),
-        *_legend(WORDS, width),
-        Content(""),
-        Content.styled("From the kernel's process: medians of the calls in µs", "$muted"),
-        *_table(found.figures, width),
-        *_wrapped(gpu_words.left_out_lines(found.reports), width, "$warning"),
-        Content(""),
-        below,
-    ]
-
-
-def _gpu_rows(
-    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
-) -> list[Content]:
-    """The page of ranks on GPUs: counts from outside come before figures from the kernel's process."""
-    ranks = found.gpu_figures
-    counted = Content(gpu_words.row_words(found.outside))
-    missing = gpu_words.missing_lines(found.outside, ranks)
-    power = [line for line in [gpu_words.power_line(ranks)] if line]
-    advice = [("→ ", words) for words in gpu_words.advice_lines(ranks)]
-    seen = "From the kernel's process: µs of a single call under torch's profiler until its GPU is done"
-    return [
-        *hanging(Content.styled("timed by the judge", "$muted"), judged, width, _LABEL),
-        *hanging(Content.styled("from outside", "$muted"), counted, width, _LABEL),
-        *_cut([gpu_words.TRUSTED_HEAD], width, "$muted"),
-        *_cut([gpu_words.trusted_row(rank) for rank in ranks], width),
-        *_wrapped(power, width, "$foreground"),
-        *_wrapped(missing, width, "$warning"),
-        Content(""),
-        *_lanes(ranks, timeline, width, high),
-        *[
-            row
-            for sign, words in advice
-            for row in hanging(Content.styled(sign, "$accent"), Content(printable(words)), width, len("rank 00 "))
-        ],
+        *_lanes(found.ranks, timeline, width, high),
         *(_legend(timeline.words, width) if timeline else []),
         Content(""),
-        *_wrapped([seen, gpu_words.under_profiler(ranks)], width, "$muted"),
-        *_cut([gpu_words.SEEN_HEAD], width, "$muted"),
-        *_cut([gpu_words.seen_row(rank) for rank in ranks], width),
-        *_wrapped(gpu_words.stamp_lines(ranks), width, "$foreground"),
-        *_wrapped(gpu_words.unseen_lines(ranks, found.reports), width, "$warning"),
-        *_wrapped([gpu_words.ALIGNED], width, "$muted"),
+        *_drawn(report.below(found), width),
         Content(""),
         below,
     ]
 
 
-def _cut(lines: Iterable[str], width: int, style: str = "") -> list[Content]:
-    """Rows of a table: columns that do not fit are left out."""
-    return [Content.styled(line[:width].rstrip(), style) for line in lines]
-
-
-def _wrapped(lines: Iterable[str], width: int, style: str) -> list[Content]:
-    return [Content.styled(line, style) for text in lines for line in textwrap.wrap(printable(text), width)]
+def _drawn(lines: Sequence[report.Line], width: int) -> list[Content]:
+    """Lines of the report in `width` cells: columns of tables that do not fit are left out, sentences are wrapped."""
+    rows: list[Content] = []
+    for role, text in lines:
+        if role in (report.HEAD, report.ROW):
+            shown = text[:width] if text[width:][:1].isspace() else f"{text} "[: width + 1].rpartition(" ")[0]
+            rows.append(Content.styled(shown.rstrip(), _STYLES[role]))
+        elif role == report.ADVICE:
+            rows += hanging(Content.styled("→ ", "$accent"), Content(printable(text)), width, len("rank 00 "))
+        else:
+            rows += [Content.styled(line, _STYLES[role]) for line in textwrap.wrap(printable(text), width)]
+    return rows
 
 
 def judged_words(result: BareResult | None, run_key: str) -> Content:
@@ -148,9 +112,9 @@ def at_work(waits: bool, seconds: float, machine_key: str) -> Content:
     return Content.assemble((f"{head}  {seconds:.0f} s", "bold $accent"), f"\n\n{text}")
 
 
-def rank_failed(report: RankProfile) -> Content:
+def rank_failed(failed: RankProfile) -> Content:
     """The text after a failed call, with the rank's message."""
-    return Content.assemble((f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}")
+    return Content.assemble((f"✗ rank {failed.rank} failed", "bold $error"), f"\n\n{printable(failed.failed).rstrip()}")
 
 
 def not_made(head: str, error: ArenaError) -> Content:
@@ -237,30 +201,6 @@ def _legend(said: dict[Sort, str], width: int) -> list[Content]:
             rows[-1] += Content("   ") + entry
         else:
             rows.append(entry)
-    return rows
-
-
-def _table(ranks: Sequence[RankFigures], width: int) -> list[Content]:
-    head = f"{'':<8}{'call':>9}{'waits':>9}{'exchange':>10}{'torch':>9}{'other':>9}"
-    if width >= _COUNTS_FROM:
-        head += f"{'collectives':>14}{'operations':>12}"
-    if width >= _LONGEST_FROM:
-        head += "   longest operation"
-    rows = [Content.styled(head, "$muted")]
-    for rank in ranks:
-        other = max(0.0, rank.call_us - rank.wait_us - rank.op_us)
-        row = f"rank {rank.rank:<3}" + "".join(
-            figures.microseconds(us, columns)
-            for us, columns in (
-                (rank.call_us, 9), (rank.late_us, 9), (rank.wait_us - rank.late_us, 10), (rank.op_us, 9), (other, 9),
-            )
-        )  # fmt: skip
-        if width >= _COUNTS_FROM:
-            row += f"{rank.waits:>14g}{rank.ops:>12g}"
-        if width >= _LONGEST_FROM and rank.largest_op:
-            name = printable(rank.largest_op)[: width - len(row) - 14]
-            row += f"   {name} {rank.largest_us:,.0f}"
-        rows.append(Content(row))
     return rows
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.machine.facts import visible_gpus
-from arena.profile import gpu_words
+from arena.profile import report as page
 from arena.profile.gpu_rules import GpuFigures, short_name
 from arena.profile.ncu import ncu_text, rule_lines
 from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
@@ -134,13 +134,13 @@ def told(found: Profiled) -> str:
         if span.kind not in ("call", "host", "op")
     }
     lines = [
-        gpu_words.row_words(found.outside),
-        gpu_words.TRUSTED_HEAD,
-        *map(gpu_words.trusted_row, ranks),
-        *gpu_words.missing_lines(found.outside, ranks),
-        gpu_words.SEEN_HEAD,
-        *map(gpu_words.seen_row, ranks),
-        *gpu_words.unseen_lines(ranks, found.reports),
+        page.row_words(found.outside),
+        page.TRUSTED_HEAD,
+        *map(page.trusted_row, ranks),
+        *page.missing_lines(found.outside, ranks),
+        page.SEEN_HEAD,
+        *map(page.seen_row, ranks),
+        *page.unseen_lines(ranks, found.reports),
         *(f"rank {each.rank}: {each.diagnosis}; {each.advice}" for each in ranks),
         *(f"  {kind}: {name}" for kind, name in sorted(kinds)),
     ]

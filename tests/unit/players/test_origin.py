@@ -96,7 +96,7 @@ async def test_prompt_has_kernel_its_verdict_and_its_profile(paths: Paths, tmp_p
     text = str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths, origin=find(str(tmp_path / "mine.py"), paths)))
     assert "Its verdict in this setting is PASS." in text
     assert "- end-to-end: 1.50× [1.40, 1.60]" in text
-    assert "rank 0      1000 µs a call" in text
+    assert "rank 0     1,000.0       0.0     900.0" in text
     assert kept_profile(paths, "of no kernel") == ""
     assert "The kernel to improve" not in str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths))
 

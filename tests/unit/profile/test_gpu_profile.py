@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from arena.cli.profile import lane
-from arena.profile import gpu_words
+from arena.profile import report as page
 from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, diagnosis, gpu_figures, gpu_ranks, short_name
 from arena.profile.profile_process import Profiled, decode
 from arena.profile.profile_process import encode as encode_message
@@ -67,9 +67,9 @@ def test_stamps_are_medians_of_blocks_and_calls() -> None:
     work += [("op", "C++ add", 1.0, 8.0), ("op", "aten::mm", 10.0, 20.0)]
     found = gpu_ranks(WorldProfile([report(0, work)]), LEAST)
     assert found[0].stamps == {"0 to 1": 40.0, "C++ add": 8.0}
-    assert gpu_words.stamp_lines(found)[0].endswith("medians, share of the call: 0 to 1 40.0 (4 %), C++ add 8.0 (1 %)")
+    assert page.stamp_lines(found)[0].endswith("medians, share of the call: 0 to 1 40.0 (4 %), C++ add 8.0 (1 %)")
     assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
-    assert lane(typical_call([report(0, work)]), 0, 10) == "░" * 9 + "·"
+    assert lane(typical_call([report(0, work)]).lanes[0], 1_000.0, 10) == "░" * 9 + "·"
     events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
     assert "block 0: between stamps" in [each["args"]["name"] for each in events if each["name"] == "thread_name"]
 
@@ -189,7 +189,7 @@ def test_without_spans_the_drivers_figures_still_speak() -> None:
     assert found[0].diagnosis.startswith("at HBM: 80 %")
     assert found[0].row_us == 1_000.0
     assert said(blind, outside=counted())[0] == "what takes its time was not seen"
-    assert gpu_words.unseen_lines(found, [blind]) == ["rank 0: torch's profiler did not start: RuntimeError: CUPTI"]
+    assert page.unseen_lines(found, [blind]) == ["rank 0: torch's profiler did not start: RuntimeError: CUPTI"]
 
 
 # --- words, lanes, trace --------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def made(world: int = 2) -> Profiled:
 
 def test_a_rank_on_a_gpu_has_two_lanes() -> None:
     timeline = typical_call(made().reports)
-    assert lane(timeline, 0, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
+    assert lane(timeline.lanes[0], timeline.us, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
     assert {piece.sort for piece in timeline.host_lanes[0]} == {"code", "launch", "sync"}
     assert "idle" in timeline.words["code"]
 
@@ -236,37 +236,35 @@ def test_trace_has_rows_for_host_and_streams() -> None:
 
 def test_rows_align_and_missing_figures_are_dashes() -> None:
     found = made().gpu_figures
-    assert len(gpu_words.trusted_row(found[0])) == len(gpu_words.TRUSTED_HEAD)
-    assert len(gpu_words.seen_row(found[0])) == len(gpu_words.SEEN_HEAD)
-    assert "12.1 MB" in gpu_words.trusted_row(found[0])
-    counters = gpu_words.counted_lines(made().outside, found)
-    assert counters[:2] == [
-        "the driver's counters: 1,052.0 µs a call, 250 calls in a row, 0.26 s",
-        gpu_words.TRUSTED_HEAD,
-    ]
-    assert [line.split()[:2] for line in counters[2:4]] == [["rank", "0"], ["rank", "1"]]
-    seen = gpu_words.seen_lines(found, made().reports)
-    assert seen[0].startswith("a call takes 1,000 µs under the profiler and 1,052 µs without it")
-    assert len(seen) == 4
+    assert len(page.trusted_row(found[0])) == len(page.TRUSTED_HEAD)
+    assert len(page.seen_row(found[0])) == len(page.SEEN_HEAD)
+    assert "12.1 MB" in page.trusted_row(found[0])
+    assert page.summary(made()) == ("from outside", "1,052.0 µs a call, 250 calls in a row, 0.26 s")
+    counters = page.above(made())
+    assert counters[0] == (page.HEAD, page.TRUSTED_HEAD)
+    assert [line.split()[:2] for _, line in counters[1:3]] == [["rank", "0"], ["rank", "1"]]
+    seen = page.below(made())
+    assert any(line.startswith("a call takes 1,000 µs under the profiler and 1,052 µs without it") for _, line in seen)
+    assert sum(role == page.ROW for role, _ in seen) == 2
     bare = GpuFigures(0, LEAST, unseen="why")
-    assert gpu_words.trusted_row(bare).count(" -") == 8
-    assert len(gpu_words.trusted_row(bare)) == len(gpu_words.TRUSTED_HEAD)
+    assert page.trusted_row(bare).count(" -") == 8
+    assert len(page.trusted_row(bare)) == len(page.TRUSTED_HEAD)
     assert diagnosis(bare)[0] == "what takes its time was not seen"
     lacking = [
         msgspec.structs.replace(bare, rank=rank, counted=GpuCounted(missing=["no bytes over NVLink: why"]))
         for rank in (0, 1)
     ]
-    assert gpu_words.missing_lines(Outside(1, 1.0, missing=["nothing: x"]), lacking) == [
+    assert page.missing_lines(Outside(1, 1.0, missing=["nothing: x"]), lacking) == [
         "nothing: x",
         "ranks 0, 1: no bytes over NVLink: why",
     ]
     powered = GpuFigures(0, LEAST, row_us=1_000.0, counted=GpuCounted(watts=400.0, watts_error=0.05))
-    assert gpu_words.power_line([powered, msgspec.structs.replace(powered, row_us=None), bare]) == (
+    assert page.power_line([powered, msgspec.structs.replace(powered, row_us=None), bare]) == (
         "power, and energy a call: rank 0 400 W, 400 mJ (±5 %)"
     )
     off = msgspec.structs.replace(found[0], clock_us=30.0)
-    assert gpu_words.unseen_lines([off, found[1]], []) == ["rank 0: its GPU's timestamps are 30 µs off at the least"]
-    assert "did not come to their end" in gpu_words.row_words(None)
+    assert page.unseen_lines([off, found[1]], []) == ["rank 0: its GPU's timestamps are 30 µs off at the least"]
+    assert "did not come to their end" in page.row_words(None)
 
 
 def test_profile_of_gpus_travels_whole_to_app() -> None:

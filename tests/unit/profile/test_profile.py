@@ -84,8 +84,8 @@ def test_lanes_have_same_ends_and_trace_its_rows() -> None:
     early = rank(0, [("wait", "all_reduce", 0.0, 1_000.0)])
     late = rank(1, [("op", "\x1b[31mmm", 0.0, 500.0)])
     timeline = typical_call([early, late])
-    assert lane(timeline, 0, 10) == "█" * 10
-    assert lane(timeline, 1, 10) == "░░░░░·····"
+    assert lane(timeline.lanes[0], timeline.us, 10) == "█" * 10
+    assert lane(timeline.lanes[1], timeline.us, 10) == "░░░░░·····"
     events = json.loads(chrome_trace([early, late]))["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
     assert {(event["pid"], event["tid"]) for event in spans} == {(0, 0), (0, 1), (1, 0), (1, 2)}
@@ -126,9 +126,10 @@ def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
     timeline = typical_call([early, late])
     assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
     assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
-    assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
+    assert [lane(timeline.lanes[at], timeline.us, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
     other = rank(1, [("wait", "barrier", 700.0, 300.0)])
-    assert lane(typical_call([early, other]), 0, 10) == "·█████████"
+    unmatched = typical_call([early, other])
+    assert lane(unmatched.lanes[0], unmatched.us, 10) == "·█████████"
 
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])

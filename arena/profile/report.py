@@ -1,10 +1,20 @@
-"""Formats the figures of GPU ranks as lines of text, for the command line and the profile screen. Pure."""
+"""What a profile says, as lines with a role: the command line prints them, the profile screen colours and wraps them. Pure.
 
-from collections.abc import Iterable, Sequence
+Ranks on GPUs have the driver's counters above their lanes, and what their own processes report below.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 
 from arena.profile.gpu_rules import GpuFigures
-from arena.profile.rules import profiled_words
+from arena.profile.profile_process import Profiled
+from arena.profile.rules import RankFigures, calls_of, profiled_words, under_profiler
+from arena.words.untrusted_text import printable
 from sandbox.protocol.profile import Outside, RankProfile
+
+HEAD, ROW, NOTE, FACT, LACK, ADVICE = "head", "row", "note", "fact", "lack", "advice"
+"""Roles of lines: head and row of a table, which are cut if they are too long; sentences, which are wrapped."""
+Line = tuple[str, str]
+"""Role and text."""
 
 CLOCKS_US = 5.0
 """Differences between the clocks of a host and its GPU above this are reported."""
@@ -18,6 +28,11 @@ SEEN_HEAD = (
     f"{'collectives':>13}{'waits':>9}"
 )
 """The head of `seen_row`: a single call as reported by the kernel's own process."""
+CPU_HEAD = (
+    f"{'':<8}{'call':>10}{'waits':>10}{'exchange':>10}{'torch':>10}{'other':>10}"
+    f"{'collectives':>13}{'operations':>12}  longest operation"
+)
+"""The head of `cpu_row`: microseconds and counts per call."""
 ALIGNED = "Spans of all GPUs are on the host's clock, as CUPTI converts each GPU's; ranks are not aligned any further."
 
 
@@ -29,23 +44,64 @@ def row_words(outside: Outside | None) -> str:
     return f"{each:,.1f} µs a call, {outside.calls:,} calls in a row, {outside.seconds:.2f} s"
 
 
-def under_profiler(ranks: Sequence[GpuFigures]) -> str:
-    """Compares a single profiled call with a call of the row, which ran without a profiler."""
-    return profiled_words(
-        max((rank.call_us for rank in ranks), default=0.0), max((rank.row_us or 0.0 for rank in ranks), default=0.0)
+def summary(found: Profiled) -> tuple[str, str]:
+    """Returns the source of the figures that come first, and what it says about a call."""
+    if found.gpu_figures:
+        return "from outside", row_words(found.outside)
+    return "profiled", under_profiler(found.figures)
+
+
+def above(found: Profiled) -> list[Line]:
+    """Returns the lines above the lanes: the driver's counters, with power, energy and what is missing."""
+    ranks = found.gpu_figures
+    if not ranks:
+        return []
+    power = [(FACT, line) for line in [power_line(ranks)] if line]
+    return [*_table(TRUSTED_HEAD, map(trusted_row, ranks)), *power, *_all(LACK, missing_lines(found.outside, ranks))]
+
+
+def below(found: Profiled) -> list[Line]:
+    """Returns the lines below the lanes: figures from the kernel's own process, and what they lack."""
+    ranks, seen = found.gpu_figures, "From the kernel's process:"
+    if not ranks:
+        calls = min((len(calls_of(report)) for report in found.reports), default=0)
+        told = (NOTE, f"{seen} medians of {calls} calls in µs")
+        return [told, *_table(CPU_HEAD, map(cpu_row, found.figures)), *_all(LACK, left_out_lines(found.reports))]
+    call_us, row_us = (max(each) for each in zip(*((rank.call_us, rank.row_us or 0.0) for rank in ranks), strict=True))
+    return [
+        *_all(ADVICE, dict.fromkeys(rank.advice for rank in ranks if rank.advice)),
+        (NOTE, f"{seen} µs of a single call under torch's profiler until its GPU is done"),
+        (NOTE, profiled_words(call_us, row_us)),
+        *_table(SEEN_HEAD, map(seen_row, ranks)),
+        *_all(FACT, stamp_lines(ranks)),
+        *_all(LACK, unseen_lines(ranks, found.reports)),
+        (NOTE, ALIGNED),
+    ]
+
+
+def _all(role: str, texts: Iterable[str]) -> list[Line]:
+    return [(role, text) for text in texts]
+
+
+def _table(head: str, rows: Iterable[str]) -> list[Line]:
+    return [(HEAD, head), *_all(ROW, rows)]
+
+
+def profile_lines(found: Profiled, lanes: Callable[[int], list[str]] = lambda at: []) -> list[str]:
+    """Returns the whole report as text. lanes: returns more lines below a rank's sentence, by its place."""
+    told = [line for at, rank in enumerate(found.ranks) for line in (f"rank {rank.rank}  {rank.diagnosis}", *lanes(at))]
+    first, last = (
+        [f"→ {text}" if role == ADVICE else text for role, text in lines] for lines in (above(found), below(found))
     )
+    return [": ".join(summary(found)), *first, "", *told, "", *last]
 
 
-def counted_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[str]:
-    """Returns the driver's counters as a table, with power, energy and what is missing."""
-    rest = [power_line(found), *missing_lines(outside, found)]
-    head = f"the driver's counters: {row_words(outside)}"
-    return [head, TRUSTED_HEAD, *map(trusted_row, found), *filter(None, rest)]
-
-
-def seen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
-    """Returns the figures from the kernel's own process as a table, with its stamps and what is not seen."""
-    return [under_profiler(found), SEEN_HEAD, *map(seen_row, found), *stamp_lines(found), *unseen_lines(found, reports)]
+def cpu_row(found: RankFigures) -> str:
+    """Formats a CPU rank, below CPU_HEAD."""
+    other = max(0.0, found.call_us - found.wait_us - found.op_us)
+    times = (found.call_us, found.late_us, found.wait_us - found.late_us, found.op_us, other)
+    largest = f"{found.largest_us:>9,.1f} {printable(found.largest_op)}" if found.largest_op else ""
+    return f"rank {found.rank:<3}{''.join(f'{us:>10,.1f}' for us in times)}{found.waits:>13g}{found.ops:>12g}{largest}"
 
 
 def trusted_row(found: GpuFigures) -> str:
@@ -121,11 +177,6 @@ def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
         for each in found
         if each.stamps
     ]
-
-
-def advice_lines(found: Sequence[GpuFigures]) -> list[str]:
-    """Lists every piece of advice once."""
-    return list(dict.fromkeys(each.advice for each in found if each.advice))
 
 
 def _by_reason(reasons: Iterable[tuple[str, int]]) -> list[str]:
