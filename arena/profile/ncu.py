@@ -90,17 +90,8 @@ def _with(kernel: NcuKernel, row: dict[str, str]) -> NcuKernel:
     if value is None:
         return kernel
     if metric == "Duration":
-        scale = {
-            "ns": 1e-3,
-            "nsecond": 1e-3,
-            "us": 1.0,
-            "usecond": 1.0,
-            "ms": 1e3,
-            "msecond": 1e3,
-            "s": 1e6,
-            "second": 1e6,
-        }
-        return msgspec.structs.replace(kernel, us=value * scale.get(row.get("Metric Unit", ""), 0.0))
+        scale = {"n": 1e-3, "u": 1.0, "m": 1e3, "s": 1e6}  # of units such as "ns" and "nsecond"
+        return msgspec.structs.replace(kernel, us=value * scale.get(row.get("Metric Unit", "")[:1], 0.0))
     if metric == _STALL:
         return msgspec.structs.replace(kernel, stall=f"{value:.1f} cycles")
     # "Memory Throughput" is a percentage in one section and bytes per second in another.

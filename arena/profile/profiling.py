@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -19,7 +18,7 @@ from arena.profile.report import profile_lines
 from arena.profile.rules import figures, first_failure
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
-from sandbox.jail.choice import choose
+from sandbox.jail.choice import Jail, choose
 from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.processes import adopt_orphans, die_with_parent
@@ -70,7 +69,6 @@ def _path(paths: Paths, sha256: str) -> Path:
 CHECK_S = 0.05
 """Interval between checks whether the devices are free."""
 COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia"
-Found = TypeVar("Found")
 
 
 def profile_ranks(request: ProfileRequest, tell: Callable[[bool], None]) -> Profiled:
@@ -87,9 +85,9 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[bool], None]) -> Prof
         MachineError: the devices did not become free, or a rank sent no report.
     """
     setting = request.setting
-    with _turn(setting, tell) as kind:
-        found = _asked(lambda: profile_world(setting, *_kernel(request), kind, choose(), _own(request)))
-    if not kind.on_gpus:
+    with _turn(request, tell) as given:
+        found = profile_world(*given)
+    if not kind_of(setting.device).on_gpus:
         return Profiled(found.reports, figures(found.reports))
     cost = load_problem(Path(setting.problem_dir)).cost(setting.sizes, setting.world, setting.dtype)
     ranks = gpu_ranks(found, Least.of(cost, request.peaks))
@@ -105,16 +103,15 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> N
         UsageError: the ranks are not on GPUs.
         MachineError: ncu is not installed, or there is no report; the message has the reason per replay mode.
     """
-    setting = request.setting
-    if not kind_of(setting.device).on_gpus:
+    if not kind_of(request.setting.device).on_gpus:
         raise UsageError("Nsight Compute profiles kernels of GPUs", "choose --device cuda, or leave out --ncu")
     ncu = find_ncu()
     if not ncu:
         raise MachineError(
             "Nsight Compute (ncu) is not installed", "install it with the CUDA toolkit, and put ncu on PATH"
         )
-    with _turn(setting, tell) as kind:
-        answer, data = _asked(lambda: ncu_world(setting, *_kernel(request), kind, choose(), ncu, _own(request)))
+    with _turn(request, tell) as given:
+        answer, data = ncu_world(*given, ncu)
     refused = {mode: printable(why) for mode, why in answer.refused.items()}
     kernels = ncu_kernels(answer.csv)
     if not kernels:
@@ -126,8 +123,12 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> N
 
 
 @contextmanager
-def _turn(setting: Setting, tell: Callable[[bool], None]) -> Iterator[DeviceKind]:
-    """Leases the devices of a setting for the duration of the block."""
+def _turn(
+    request: ProfileRequest, tell: Callable[[bool], None]
+) -> Iterator[tuple[Setting, str, Kernel, DeviceKind, Jail, tuple[Path, ...]]]:
+    """Leases the devices for the block, which runs one world. Yields what the world takes; its failure ends the profile."""
+    setting, name = request.setting, request.kernel_name if request.source else "baseline.py"
+    readable = tuple(Path(folder).resolve() for folder in request.readable)
     try:
         lease = Lease(devices_of(setting))
     except OSError as error:
@@ -135,22 +136,11 @@ def _turn(setting: Setting, tell: Callable[[bool], None]) -> Iterator[DeviceKind
     with closing(lease):
         _take(lease, tell, Path(setting.problem_dir).name)
         tell(False)
-        yield kind_of(setting.device)
-
-
-def _kernel(request: ProfileRequest) -> tuple[str, Kernel]:
-    return request.kernel_name if request.source else "baseline.py", Kernel(request.source, request.files)
-
-
-def _own(request: ProfileRequest) -> tuple[Path, ...]:
-    return tuple(Path(folder).resolve() for folder in request.readable)
-
-
-def _asked(world: Callable[[], Found]) -> Found:
-    try:
-        return world()
-    except ProfileFailed as error:
-        raise MachineError(printable(str(error)), "`pkb-arena run` says whether the kernel is right and ends") from None
+        try:
+            yield setting, name, Kernel(request.source, request.files), kind_of(setting.device), choose(), readable
+        except ProfileFailed as error:
+            advice = "`pkb-arena run` says whether the kernel is right and ends"
+            raise MachineError(printable(str(error)), advice) from None
 
 
 def _take(lease: Lease, tell: Callable[[bool], None], problem: str) -> None:

@@ -51,7 +51,7 @@ def summary(found: Profiled) -> tuple[str, str]:
     return "profiled", under_profiler(found.figures)
 
 
-def above(found: Profiled) -> list[Line]:
+def above_lanes(found: Profiled) -> list[Line]:
     """Returns the lines above the lanes: the driver's counters, with power, energy and what is missing."""
     ranks = found.gpu_figures
     if not ranks:
@@ -60,7 +60,7 @@ def above(found: Profiled) -> list[Line]:
     return [*_table(TRUSTED_HEAD, map(trusted_row, ranks)), *power, *_all(LACK, missing_lines(found.outside, ranks))]
 
 
-def below(found: Profiled) -> list[Line]:
+def below_lanes(found: Profiled) -> list[Line]:
     """Returns the lines below the lanes: figures from the kernel's own process, and what they lack."""
     ranks, seen = found.gpu_figures, "From the kernel's process:"
     if not ranks:
@@ -91,7 +91,8 @@ def profile_lines(found: Profiled, lanes: Callable[[int], list[str]] = lambda at
     """Returns the whole report as text. lanes: returns more lines below a rank's sentence, by its place."""
     told = [line for at, rank in enumerate(found.ranks) for line in (f"rank {rank.rank}  {rank.diagnosis}", *lanes(at))]
     first, last = (
-        [f"→ {text}" if role == ADVICE else text for role, text in lines] for lines in (above(found), below(found))
+        [f"→ {text}" if role == ADVICE else text for role, text in lines]
+        for lines in (above_lanes(found), below_lanes(found))
     )
     return [": ".join(summary(found)), *first, "", *told, "", *last]
 

@@ -179,17 +179,8 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
         for span, row in zip(report.spans, rows, strict=True):
             if row is None:
                 continue
-            events.append(
-                {
-                    "ph": "X",
-                    "pid": report.rank,
-                    "tid": row,
-                    "name": printable(span.name),
-                    "cat": span.kind,
-                    "ts": round(span.start_us - begin, 3),
-                    "dur": round(span.us, 3),
-                }
-            )
+            what = {"ph": "X", "pid": report.rank, "tid": row, "name": printable(span.name), "cat": span.kind}
+            events.append({**what, "ts": round(span.start_us - begin, 3), "dur": round(span.us, 3)})
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
 

@@ -338,8 +338,8 @@ def ncu_world(
     kernel: Kernel,
     kind: DeviceKind,
     jail: Jail,
+    readable: tuple[Path, ...],
     ncu: str,
-    readable: tuple[Path, ...] = (),
     replays: list[profile.Replay] = REPLAYS,
 ) -> tuple[profile.NcuAnswer, bytes]:
     """Profiles the launches of one call on rank 0. Takes minutes. Returns what ncu found, and the report file's bytes.

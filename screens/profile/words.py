@@ -8,10 +8,10 @@ from pathlib import Path
 from textual.content import Content
 
 from arena.errors import ArenaError
-from arena.profile import ncu, report
 from arena.profile.gpu_rules import GpuFigures
-from arena.profile.ncu import NcuProfiled
+from arena.profile.ncu import NcuProfiled, how_lines, kernel_lines, rule_lines
 from arena.profile.profile_process import Profiled
+from arena.profile.report import ADVICE, FACT, HEAD, LACK, NOTE, ROW, Line, above_lanes, below_lanes, summary
 from arena.profile.rules import RankFigures
 from arena.profile.timeline import SIGNS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of
@@ -34,8 +34,8 @@ _HIGHEST = 3
 """Maximum rows of a lane."""
 _LABEL = 19
 """Cells of the labels in front of the judge's and the kernel's times."""
-_STYLES = {report.HEAD: "$muted", report.NOTE: "$muted", report.LACK: "$warning"}
-_STYLES |= dict.fromkeys((report.ROW, report.FACT), "$foreground")
+_STYLES = {HEAD: "$muted", NOTE: "$muted", LACK: "$warning"}
+_STYLES |= dict.fromkeys((ROW, FACT), "$foreground")
 
 
 def page(
@@ -54,29 +54,29 @@ def _rows(
     found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
 ) -> list[Content]:
     """The page with lanes of `high` rows."""
-    source, told = report.summary(found)
+    source, told = summary(found)
     return [
         *hanging(Content.styled("timed by the judge", "$muted"), judged, width, _LABEL),
         *hanging(Content.styled(source, "$muted"), Content(told), width, _LABEL),
-        *_drawn(report.above(found), width),
+        *_drawn(above_lanes(found), width),
         Content(""),
         *_lanes(found.ranks, timeline, width, high),
         *(_legend(timeline.words, width) if timeline else []),
         Content(""),
-        *_drawn(report.below(found), width),
+        *_drawn(below_lanes(found), width),
         Content(""),
         below,
     ]
 
 
-def _drawn(lines: Sequence[report.Line], width: int) -> list[Content]:
+def _drawn(lines: Sequence[Line], width: int) -> list[Content]:
     """Lines of the report in `width` cells: columns of tables that do not fit are left out, sentences are wrapped."""
     rows: list[Content] = []
     for role, text in lines:
-        if role in (report.HEAD, report.ROW):
+        if role in (HEAD, ROW):
             shown = text[:width] if text[width:][:1].isspace() else f"{text} "[: width + 1].rpartition(" ")[0]
             rows.append(Content.styled(shown.rstrip(), _STYLES[role]))
-        elif role == report.ADVICE:
+        elif role == ADVICE:
             rows += hanging(Content.styled("→ ", "$accent"), Content(printable(text)), width, len("rank 00 "))
         else:
             rows += [Content.styled(line, _STYLES[role]) for line in textwrap.wrap(printable(text), width)]
@@ -145,9 +145,9 @@ def ncu_at_work(waits: bool, seconds: float) -> Content:
 def ncu_found(found: NcuProfiled) -> Content:
     """How Nsight Compute ran, the longest kernels, the rules that matter, and the report's file."""
     parts: list[tuple[str, str]] = [("\n", "")]
-    parts += [(f"\n{line}", "$muted") for line in ncu.how_lines(found)]
-    parts += [(f"\n{line}", "$foreground") for line in ncu.kernel_lines(found.kernels)]
-    for line in ncu.rule_lines(found.kernels):
+    parts += [(f"\n{line}", "$muted") for line in how_lines(found)]
+    parts += [(f"\n{line}", "$foreground") for line in kernel_lines(found.kernels)]
+    for line in rule_lines(found.kernels):
         parts += [("\n→", "$accent"), (line.removeprefix("→"), "$foreground")]
     return Content.assemble(*parts, ("\nreport  ", "$muted"), found.file)
 

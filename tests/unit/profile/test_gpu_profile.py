@@ -240,10 +240,10 @@ def test_rows_align_and_missing_figures_are_dashes() -> None:
     assert len(page.seen_row(found[0])) == len(page.SEEN_HEAD)
     assert "12.1 MB" in page.trusted_row(found[0])
     assert page.summary(made()) == ("from outside", "1,052.0 µs a call, 250 calls in a row, 0.26 s")
-    counters = page.above(made())
+    counters = page.above_lanes(made())
     assert counters[0] == (page.HEAD, page.TRUSTED_HEAD)
     assert [line.split()[:2] for _, line in counters[1:3]] == [["rank", "0"], ["rank", "1"]]
-    seen = page.below(made())
+    seen = page.below_lanes(made())
     assert any(line.startswith("a call takes 1,000 µs under the profiler and 1,052 µs without it") for _, line in seen)
     assert sum(role == page.ROW for role, _ in seen) == 2
     bare = GpuFigures(0, LEAST, unseen="why")

@@ -192,7 +192,7 @@ def replays(limit_s: float = 60.0) -> list[Replay]:
 
 @pytest.mark.slow
 def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), replays())
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), (), str(ncu), replays())
     assert answer.mode == KERNEL, answer
     assert answer.csv == REPORT
     assert data == b"a report"
@@ -204,7 +204,7 @@ def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
 def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
     (ncu.parent / "hangs").write_text(KERNEL)
     limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), limits)
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), (), str(ncu), limits)
     assert answer.mode == APPLICATION, answer
     assert data == b"a report"
     assert answer.refused == {KERNEL: "it did not end within 1 s"}
@@ -217,7 +217,7 @@ def test_world_restarts_for_every_pass_of_slow_replay(ncu: Path) -> None:
         + "from pathlib import Path\nimport time\nif len(list(Path('..').glob('tmp*'))) > 2: time.sleep(60)\n"
     )
     slow = [msgspec.structs.replace(replays()[1], limit_s=12.0)]
-    answer, _ = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), str(ncu), (), slow)
+    answer, _ = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), (), str(ncu), slow)
     assert re.fullmatch(
         r"it did not end within 12 s(, which were enough for [12] pass(es)?)?", answer.refused[APPLICATION]
     )
