@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from arena.errors import MachineError, UsageError, why
 from arena.export.bundle import ShownPlayers
 from arena.machine.facts import this_machine
@@ -23,7 +21,7 @@ from sandbox.protocol.kernel_files import Kernel
 MODELS, RUNS = "models", "single runs"
 """Origins other than sweeps."""
 LEFT_OUT_ADVICE = "make it readable, or move it elsewhere"
-"""Advice for each of `Gathered.left_out`."""
+"""Advice for each file that is left out."""
 
 
 class PageAttempt(BriefResult, frozen=True, kw_only=True):
@@ -57,16 +55,10 @@ class PageAttempt(BriefResult, frozen=True, kw_only=True):
     void: Void | None = None
 
 
-class Gathered(msgspec.Struct):
-    """All attempts, and what could not be read."""
-
-    attempts: list[PageAttempt]
-    left_out: list[str]
-    """A sentence for each file."""
-
-
-def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
+def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> tuple[list[PageAttempt], list[str]]:
     """Returns the attempts of these sweeps; without names, of all sweeps, of other traces and of single runs.
+
+    With them a sentence for each file that could not be read.
 
     Raises:
         UsageError: there is no such sweep, or there is no attempt.
@@ -77,30 +69,31 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
     for path in chosen:
         require_sweep(path)
     players = ShownPlayers()
-    found = Gathered([], [voids.damaged] if voids.damaged else [])
+    attempts: list[PageAttempt] = []
+    left_out = [voids.damaged] if voids.damaged else []
     for path in chosen or journals(paths.sweeps):
         try:
-            found.attempts += _of_sweep(paths, path, voids, players)
+            attempts += _of_sweep(paths, path, voids, players)
         except JournalDamaged as error:
-            found.left_out.append(f"{error.message}; the pages are without this sweep")
+            left_out.append(f"{error.message}; the pages are without this sweep")
     if not names:
-        swept = {attempt.trace for attempt in found.attempts}
-        covered = {run for attempt in found.attempts if attempt.report is not None for run in _runs(attempt.report)}
+        swept = {attempt.trace for attempt in attempts}
+        covered = {run for attempt in attempts if attempt.report is not None for run in _runs(attempt.report)}
         for path in files_in(paths.traces):
             try:
                 attempt, runs = _of_trace(path, voids, players)
             except (OSError, ValueError) as error:
-                found.left_out.append(_left_out(path, error, "trace"))
+                left_out.append(_left_out(path, error, "trace"))
                 continue
             covered |= runs
             if path not in swept:
-                found.attempts.append(attempt)
-        found.attempts += _single_runs(paths, covered, voids, found.left_out, players)
-    if not found.attempts and found.left_out:
-        raise MachineError(f"there is no attempt to export: {found.left_out[0]}", LEFT_OUT_ADVICE)
-    if not found.attempts:
+                attempts.append(attempt)
+        attempts += _single_runs(paths, covered, voids, left_out, players)
+    if not attempts and left_out:
+        raise MachineError(f"there is no attempt to export: {left_out[0]}", LEFT_OUT_ADVICE)
+    if not attempts:
         raise UsageError("there is no attempt to export", "`pkb-arena run` or `pkb-arena sweep` makes one")
-    return found
+    return attempts, left_out
 
 
 def _left_out(path: Path, error: Exception, kind: str) -> str:

@@ -256,19 +256,19 @@ def export_pages(paths: Paths, catalogue: Catalogue, folder: Path, names: Sequen
         UsageError: the folder is not empty, or there is no such sweep or attempt.
         MachineError: no file with attempts can be read, or the folder cannot be written.
     """
-    found = gather_attempts(paths, names)
+    attempts, left_out = gather_attempts(paths, names)
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
     make_folder(folder, NAMED)
-    files = _file_names(found.attempts)
+    files = _file_names(attempts)
     workspace = Workspace(paths.workspace)
     with writing(folder, NAMED):
         (folder / ATTEMPTS).mkdir()
-        for attempt, file in zip(found.attempts, files, strict=True):
+        for attempt, file in zip(attempts, files, strict=True):
             page = _page(attempt, workspace, catalogue)
             (folder / ATTEMPTS / file).write_text(page, encoding="utf-8")
-        (folder / "index.html").write_text(_index(found.attempts, files), encoding="utf-8")
-    return len(found.attempts), found.left_out
+        (folder / "index.html").write_text(_index(attempts, files), encoding="utf-8")
+    return len(attempts), left_out
 
 
 def _file_names(attempts: Sequence[PageAttempt]) -> list[str]:

@@ -129,8 +129,8 @@ def test_folders_of_the_same_name_stay_different_players(sweep: Paths, tmp_path:
     for name, player in players.items():
         lines = read_lines(tmp_path / "b" / "sweeps" / f"{name}.jsonl")
         assert {line.cell.player for line in lines if isinstance(line, CellResult)} == {player}
-    pages = gather_attempts(sweep, ["spring", "summer"])
-    assert [attempt.player for attempt in pages.attempts] == ["file:mine", "file:mine-2"]
+    attempts, _ = gather_attempts(sweep, ["spring", "summer"])
+    assert [attempt.player for attempt in attempts] == ["file:mine", "file:mine-2"]
 
 
 def test_an_agent_program_is_shown_without_its_folder() -> None:
