@@ -18,6 +18,7 @@ from arena.machine.finding import fix_plan as plan_fixes
 from arena.machine.transfers import StoredTransfers, report_lines, transfers_finding
 from arena.paths import find_paths, make_folder
 from arena.players.program.jailed import program_findings
+from arena.records.run_record import fields_of
 from arena.runs.clock_findings import clock_finding, clock_resolutions
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -45,7 +46,8 @@ def doctor(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
     with while_it_is_read():
         if fix_plan:
             plan = plan_fixes(findings)
-            print_found(as_json, {"can_run": can_run(findings), "fixes": plan}, *as_script(plan))
+            fixes = [fields_of(each, "name state found advice") | {"commands": each.fix} for each in plan]
+            print_found(as_json, {"can_run": can_run(findings), "fixes": fixes}, *as_script(plan))
         elif as_json:
             clocks = _if_readable(lambda: clock_resolutions(paths))
             print_json({"can_run": can_run(findings), "findings": findings, "clocks": clocks})

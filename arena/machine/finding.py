@@ -41,49 +41,35 @@ def missing(name: str, found: str, advice: str, *fix: str) -> MachineFinding:
     return MachineFinding(name, "missing", found, advice, fix)
 
 
-class Fix(msgspec.Struct, frozen=True):
-    """The remedy for one finding that is not ok."""
-
-    name: str
-    state: str
-    found: str
-    commands: list[str]
-    """Command lines, in order; empty if the user has to act as `advice` says."""
-    advice: str
-
-
-def fix_plan(findings: Sequence[MachineFinding]) -> list[Fix]:
-    """Returns a fix for each finding that is not ok.
+def fix_plan(findings: Sequence[MachineFinding]) -> list[MachineFinding]:
+    """Returns the findings that are not ok, with the commands to run; without commands the user has to act as `advice` says.
 
     Order: first what every run needs, then fixes with commands, then the rest. If several findings need the same
-    command, only the first fix has it.
+    command, only the first finding has it.
     """
     wanting = [finding for finding in findings if finding.state != "ok"]
     wanting.sort(key=lambda finding: (finding.state != "missing", not finding.fix))
     seen: set[str] = set()
     plan = []
     for finding in wanting:
-        commands = [command for command in finding.fix if command not in seen]
+        commands = tuple(command for command in finding.fix if command not in seen)
         seen.update(commands)
         if finding.fix and not commands:
             continue
-        plan.append(Fix(finding.name, finding.state, finding.found, commands, finding.advice))
+        plan.append(msgspec.structs.replace(finding, fix=commands))
     return plan
 
 
-def as_script(plan: Sequence[Fix]) -> Iterator[str]:
+def as_script(plan: Sequence[MachineFinding]) -> Iterator[str]:
     """Yields the plan as lines of a shell script, with the reasons as comments."""
     if not plan:
         yield "# Nothing is missing here."
         return
     yield "# Nothing of this was done. Read it, and run what you want."
-    for fix in plan:
+    for finding in plan:
         yield ""
-        yield f"# {fix.name}: {one_line(fix.found)}"
-        if fix.commands:
-            yield from fix.commands
-        else:
-            yield f"#   by hand: {one_line(fix.advice)}"
+        yield f"# {finding.name}: {one_line(finding.found)}"
+        yield from finding.fix or [f"#   by hand: {one_line(finding.advice)}"]
 
 
 def one_line(text: str) -> str:

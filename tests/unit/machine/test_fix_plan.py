@@ -31,10 +31,10 @@ def test_plan_lists_essentials_first_and_commands_once() -> None:
         MachineFinding("gcc again", "limited", "not found", "install it", ("apt-get install -y gcc",)),
         MachineFinding("torch", "missing", "not installed", "install it", ("pip install torch",)),
     ]
-    assert [(fix.name, fix.commands) for fix in fix_plan(findings)] == [
-        ("torch", ["pip install torch"]),
-        ("gcc", ["apt-get install -y gcc"]),
-        ("NVLink", []),
+    assert [(finding.name, finding.fix) for finding in fix_plan(findings)] == [
+        ("torch", ("pip install torch",)),
+        ("gcc", ("apt-get install -y gcc",)),
+        ("NVLink", ()),
     ]
 
 
