@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from arena.duel.events import DuelHeader
-from arena.duel.journal import ALL, DuelRecord, Rating, duel_records, ratings, read_duel, read_duel_header
+from arena.duel.journal import ALL, DuelRecord, Rating, ratings, read_duel, read_duel_header, read_duels
 from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError, why
@@ -181,7 +181,7 @@ class Performance:
     async def _play_scene(self, number: int, scene: Scene) -> None:
         if scene.board:
             voids = await asyncio.to_thread(read_voids, self.paths.voids)
-            own = await asyncio.to_thread(duel_records, self.paths.duels, voids)
+            own, _ = await asyncio.to_thread(read_duels, self.paths.duels, voids)
             once = {each.header.duel_id: each for each in [*self._records, *own]}  # a recorded duel may be in both
             found = [each for each in ratings(once.values()) if each.category == ALL]
             self.stage = DemoStage("board", number, ratings=found)

@@ -92,11 +92,6 @@ def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
     return read_later(path, decode_duel_event)
 
 
-def duel_records(folder: Path, voids: Voids = NO_VOIDS) -> list[DuelRecord]:
-    """Returns all decided duels, oldest first. Leaves out other files and unfinished duels."""
-    return read_duels(folder, voids)[0]
-
-
 def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:
     """Returns all decided duels, oldest first, and the unreadable files with their errors.
 

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from arena.duel.card import result_words
 from arena.duel.events import short_name
-from arena.duel.journal import ALL, DuelRecord, Rating, abandoned_duels, duel_records, ratings
+from arena.duel.journal import ALL, DuelRecord, Rating, abandoned_duels, ratings, read_duels
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures
@@ -55,7 +55,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
     async def _read(self) -> None:
         voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
         folder = self.services.paths.duels
-        decided = await asyncio.to_thread(duel_records, folder, voids)
+        decided, _ = await asyncio.to_thread(read_duels, folder, voids)
         self.records = [*decided, *await asyncio.to_thread(abandoned_duels, folder)]
         self.records.sort(key=lambda record: record.header.created, reverse=True)
         self.found = ratings(decided) if len(decided) > 1 else []  # one duel rates nobody

@@ -8,7 +8,7 @@ from textual.widgets import Input, OptionList, Select
 from waiting import comes_true
 
 from arena.duel.events import SideWrote, Submitted
-from arena.duel.journal import duel_records
+from arena.duel.journal import read_duels
 from arena.workspace.kernels import content_hash
 from screens.app_protocol import DuelPlan
 from screens.duel.board import DuelBoard
@@ -181,7 +181,7 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         await pilot.press("shift+f7")
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
-        assert duel_records(paths.duels)[0].ended.winner == "right"
+        assert read_duels(paths.duels)[0][0].ended.winner == "right"
         # The race is drawn until the end of the duel, not until the limit of ten minutes.
         await until(pilot, lambda: " wins" in screen_text(app) and "0:30" in screen_text(app))
         assert "10:00" not in screen_text(app)
@@ -207,7 +207,7 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.picker)
         await until(pilot, lambda: screen.state.stage == "abandoned")
-        assert duel_records(paths.duels) == []  # it counts for nobody
+        assert read_duels(paths.duels)[0] == []  # it counts for nobody
         assert "# not saved" in workspace.draft(path)
         assert workspace.kernel(content_hash("half a thought")) is not None
 

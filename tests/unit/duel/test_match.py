@@ -28,7 +28,7 @@ from arena.duel.events import (
     Said,
     Submitted,
 )
-from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
+from arena.duel.journal import abandoned_duels, read_duel, read_duels
 from arena.duel.match import Match, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
@@ -119,7 +119,7 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, engi
         kinds = [type(event) for event in events if getattr(event, "side", None) == name]
         assert [kind for kind in kinds if kind in (Submitted, KernelJudged, Left)] == [Submitted, KernelJudged, Left]
     assert [event.verdict for event in events if isinstance(event, KernelJudged)] == [Verdict.PASS] * 2
-    assert [record.ended for record in duel_records(paths.duels)] == [ended]
+    assert [record.ended for record in read_duels(paths.duels)[0]] == [ended]
     assert [request.live_s for request in asked] == [60.0, 60.0, 0.0]  # the final ends with its rounds
 
 
@@ -368,7 +368,7 @@ async def test_duel_that_is_left_in_final_is_listed(
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing
-    assert duel_records(paths.duels) == []
+    assert read_duels(paths.duels)[0] == []
     (left,) = abandoned_duels(paths.duels)
     assert abandoned_words(left.state) == "abandoned in the final (it was cancelled): nothing was timed"
     measured = FinalMeasured(round=19, rounds=20, speedup=Interval(0.5, 0.4, 0.6), clock="call")

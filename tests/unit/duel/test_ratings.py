@@ -5,7 +5,7 @@ from stored_runs import duel_header
 
 from arena.duel.card import text_card
 from arena.duel.events import Abandoned, DuelEnded, Finalist, Winner
-from arena.duel.journal import ALL, DuelRecord, Rating, duel_records, open_duel_journal, ratings, read_duel
+from arena.duel.journal import ALL, DuelRecord, Rating, open_duel_journal, ratings, read_duel, read_duels
 from arena.paths import Paths
 from sandbox.protocol.verdict import Verdict
 
@@ -81,9 +81,9 @@ def test_only_decided_duels_are_found_again(paths: Paths) -> None:
             journal.append(duel.ended)
         journal.close()
     (paths.duels / "other.jsonl").write_text("no journal\n")
-    found = duel_records(paths.duels)
+    found = read_duels(paths.duels)[0]
     assert [duel.header.duel_id for duel in found] == ["duel-002"]
     assert found[0].path == paths.duels / "duel-002.jsonl"
     assert list(read_duel(found[0].path)) == [found[0].ended]
     found[0].path.rename(paths.duels / "one-to-keep.jsonl")
-    assert [duel.path for duel in duel_records(paths.duels)] == [paths.duels / "one-to-keep.jsonl"]
+    assert [duel.path for duel in read_duels(paths.duels)[0]] == [paths.duels / "one-to-keep.jsonl"]
