@@ -145,17 +145,11 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
     """Returns an attempt with the pooled figures of all attempts with the same code, because one code has one speed."""
     if len(kernel.items) == 1:
         return outcome
-    noisy = kernel.outcome == NOISY
-    return msgspec.structs.replace(
-        outcome,
-        faster=kernel.outcome == "faster",
-        speedup=None if noisy else kernel.speedup.median,
-        percent=None if noisy else kernel.item[0].percent,
-        gap_closed=None if noisy else kernel.item[0].gap_closed,
-        over_graph=None if noisy else kernel.item[0].over_graph,
-        noisy=noisy,
-        holds=outcome.holds if kernel.outcome == "faster" else "",
-    )
+    noisy, faster = kernel.outcome == NOISY, kernel.outcome == "faster"
+    times = fields_of(kernel.item[0], "percent gap_closed over_graph") | {"speedup": kernel.speedup.median}
+    shown = dict.fromkeys(times) if noisy else times
+    holds = outcome.holds if faster else ""
+    return msgspec.structs.replace(outcome, faster=faster, noisy=noisy, holds=holds, **shown)
 
 
 def machines_of(path: Path) -> dict[str, Machine]:
