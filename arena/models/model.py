@@ -62,8 +62,7 @@ class ModelClient:
                 )
             finish: Finish | None = None
             more, called = "", False
-            pieces = self._with_tools_or_without(asked)
-            async with contextlib.aclosing(pieces):
+            async with contextlib.aclosing(self._with_tools_or_without(asked)) as pieces:
                 async for piece in pieces:
                     match piece:
                         case Finish():
@@ -100,9 +99,8 @@ class ModelClient:
         """Yields the answer of one request. Repeats the request without tools if the provider refused them."""
         if not self.takes_tools:
             conversation = conversation.offering()
-        pieces = self._request(conversation)
         try:
-            async with contextlib.aclosing(pieces):
+            async with contextlib.aclosing(self._request(conversation)) as pieces:
                 async for piece in pieces:
                     yield piece
             return
@@ -111,8 +109,7 @@ class ModelClient:
                 raise
             self.takes_tools = False
             yield Retry(1, 0.0, f"asked again without tools: {error.message}", refused=True)
-        pieces = self._request(conversation.offering())
-        async with contextlib.aclosing(pieces):
+        async with contextlib.aclosing(self._request(conversation.offering())) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -120,8 +117,7 @@ class ModelClient:
         """Yields the answer of one request, and counts its cost. Ends with `Finish`, even if the budget is spent."""
         self.budget.begin(conversation.characters)
         try:
-            pieces = self._stream.answer(conversation)
-            async with contextlib.aclosing(pieces):
+            async with contextlib.aclosing(self._stream.answer(conversation)) as pieces:
                 async for piece in pieces:
                     self.budget.count(piece)
                     yield piece
@@ -142,8 +138,7 @@ class ModelClient:
         text: list[str] = []
         calls = Calls()
         finish = Finish("broken")
-        pieces = self.write(conversation)
-        async with contextlib.aclosing(pieces):
+        async with contextlib.aclosing(self.write(conversation)) as pieces:
             async for piece in pieces:
                 tell(piece)
                 calls.take(piece)
