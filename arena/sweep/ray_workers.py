@@ -73,16 +73,11 @@ class RayHost:
         job = msgspec.json.decode(job_text, type=RayJob)
         try:
             problem = self._catalogue.find(job.slug)
+            if (own := version_of(problem)) != job.version:
+                raise UnknownProblem(f"this host has another version of {job.slug} ({own}, not {job.version})")
         except UnknownProblem as error:
-            yield events.encode(
-                events.Refused(run_id="", message=str(error), advice="install the same pkb-arena on all hosts")
-            )
-            return
-        if version_of(problem) != job.version:
-            words = f"this host has another version of {job.slug} ({version_of(problem)}, not {job.version})"
-            yield events.encode(
-                events.Refused(run_id="", message=words, advice="install the same pkb-arena on all hosts")
-            )
+            advice = "install the same pkb-arena on all hosts"
+            yield events.encode(events.Refused(run_id="", message=str(error), advice=advice))
             return
         setting = msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve()))
         request = view(RunRequest, job, problem=problem, setting=setting, urgency=SWEEP)
