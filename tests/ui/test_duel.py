@@ -227,17 +227,6 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
         assert len(list(paths.duels.glob("*.jsonl"))) == 2
 
 
-async def test_duel_left_during_preparation_of_rematch_ends(open_app, until, paths) -> None:
-    async with open_app() as (app, pilot):
-        first = await played(app, pilot, until)
-        first.action_rematch()
-        first.action_leave_duel()
-        await until(pilot, lambda: app.screen is app.picker)
-        await pilot.pause(0.3)
-        assert app.screen is app.picker
-        assert len(list(paths.duels.glob("*.jsonl"))) == 1
-
-
 async def test_written_text_appears_until_kernel_replaces_it(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))

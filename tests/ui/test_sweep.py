@@ -160,18 +160,3 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "No run at this moment." in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "sweep spring" in screen_text(app))
-
-
-async def test_late_work_of_left_screen_is_no_fault(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        app.show_sweeps()
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and bool(app.screen.query("#sweep-title")))
-        screen = app.screen
-        await pilot.press("escape")
-        await until(pilot, lambda: not screen.query("#sweep-title"))
-
-        async def late() -> None:
-            screen._show_standing()
-
-        await screen._guard(late())
-        assert not app.faults
