@@ -120,15 +120,6 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, sa
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
-async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, save_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await save_kernel(pilot, "")
-        await until(pilot, lambda: app.screen.session.state.result is not None)
-        type_kernel(app.screen, "pass")
-        await until(pilot, lambda: "of revision" in screen_text(app))
-        assert "of the baseline against itself" not in screen_text(app)
-
-
 async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, path = app.screen, app.screen.session.path

@@ -167,22 +167,6 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
     assert "Traceback" not in process.stderr.read()
 
 
-def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Path) -> None:
-    (home / "data").mkdir(parents=True)
-    (home / "state").mkdir()
-    script = 'mount -t tmpfs -o size=64k tmpfs "$1" && { cat /dev/zero > "$1/filler" 2>/dev/null; shift; "$@"; }'
-    probe = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(home / "data")]
-    if subprocess.run([*probe, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine lets nobody mount a small disk")
-    kernel.write_text("pass")
-    command = [*probe, sys.executable, "-c", COMMAND_LINE, "run", "13", "kernel.py", *CHECKED]
-    environment = os.environ | SCRIPTED
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "✓ PASS" in done.stdout
-    assert "No space left on device" in done.stderr
-
-
 @pytest.mark.parametrize(("given", "said"), [((), "a budget of 2.5 s"), (("--seconds", "4"), "a budget of 4 s")])
 def test_budget_is_settings_or_option_s(
     pkb_arena_scripted: CommandLine, kernel: Path, given: tuple[str, ...], said: str
@@ -208,25 +192,18 @@ def test_sizes_that_differ_from_the_preset_are_shown(pkb_arena_scripted: Command
     assert line in pkb_arena_scripted("replay", "last").stdout.splitlines()
 
 
-@pytest.mark.parametrize(("word", "code"), [("wrong", 1), ("pass", 0)])
-def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path, word: str, code: int) -> None:
-    (tmp_path / "k.py").write_text(word)
+def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("wrong")
     command = f'"{sys.executable}" -c "$PROGRAM" run 1 k.py {" ".join(CHECKED)}'
     script = f'{command} 2>/dev/null | true; exit "${{PIPESTATUS[0]}}"'
     environment = os.environ | SCRIPTED
-    assert subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=False).returncode == code
+    assert subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=False).returncode == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("raise ImportError('libtorch.so: no such file')\n", "ImportError: libtorch.so: no such file"),
-        ("", "ModuleNotFoundError: No module named 'torch.distributed'"),  # as after an interrupted installation
-    ],
-)
-def test_a_torch_that_does_not_load_is_named(pkb_arena, tmp_path: Path, kernel: Path, text: str, why: str) -> None:
+def test_a_torch_that_does_not_load_is_named(pkb_arena: CommandLine, tmp_path: Path, kernel: Path) -> None:
+    why = "ModuleNotFoundError: No module named 'torch.distributed'"
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(text)
+    (tmp_path / "torch" / "__init__.py").touch()  # as after an interrupted installation
     broken = {"PYTHONPATH": str(tmp_path)}
     done = pkb_arena("run", "13", str(kernel), *CHECKED, **broken)
     assert done.returncode == 3

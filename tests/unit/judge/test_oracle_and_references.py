@@ -9,7 +9,6 @@ from made_machine import MadeCpu, MadeGpu, MadeMachine
 from sandbox.machine.devices.kind import DISTINCT_SECONDS, MOST_DISTINCT
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel
-from sandbox.referee.awaiting import Stopped
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
@@ -252,26 +251,6 @@ def test_silent_trusted_world_is_replaced_after_cancel(fault: Fault) -> None:
     assert world.state is State.DEAD
     assert (pool.oracle.world, pool.oracle.prepared) == (None, None)
     assert machine.clock.monotonic() - before < 2.1
-
-
-def test_reference_behind_closed_gate_does_not_stay() -> None:
-    machine = MadeMachine("made-gpu")
-    rounds = machine.rounds(references=2)
-    pool = machine.pools[0]
-    queued, other = rounds.turns.baseline_side.worlds
-
-    def cancel() -> None:
-        machine.stop |= queued.state is State.QUEUED
-
-    machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
-    with pytest.raises(Stopped):
-        rounds.measure()
-    machine.stop = False
-    assert queued.processes.paused
-    pool.oracle.finish_orders(machine.poll)
-    pool.references.drop_busy()
-    assert queued.state is State.DEAD
-    assert pool.references.worlds == [other]
 
 
 def test_baseline_must_still_compute_after_device_kill() -> None:

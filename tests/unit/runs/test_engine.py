@@ -337,29 +337,6 @@ async def test_words_of_referee_are_no_kernel_prints(engine: Engine) -> None:
 
 
 @pytest.mark.slow
-async def test_run_is_not_blamed_for_earlier_cancelled_ones(paths: Paths) -> None:
-    problem = load_catalogue().find("13")
-    setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
-
-    def request(number: int) -> RunRequest:
-        source = f"{problem.baseline_source}\n# revision {number}\n"
-        return RunRequest(problem=problem, setting=setting, kernel_name="kernel.py", source=source, rounds=1)
-
-    async with Engine(paths) as engine:
-        older = []
-        pauses = [0.3, 0.6, 1.2, 0.05, 0.1, 0.4]  # across starting, opening, checking and timing
-        for number, pause in enumerate(pauses):
-            older.append(await engine.judge(request(number)))
-            await asyncio.sleep(pause)
-        last = await (await engine.judge(request(99))).end()
-        assert isinstance(last, Finished)
-        assert last.result.verdict is Verdict.PASS, last.result.detail
-        for run in older:
-            end = await run.end()
-            assert isinstance(end, Cancelled) or (isinstance(end, Finished) and end.result.verdict is Verdict.PASS)
-
-
-@pytest.mark.slow
 def test_answer_for_cancelled_run_is_not_the_next() -> None:
     setting = choose_setting(load_catalogue().find("1"), Choice(preset="tiny", world=2, device="cpu"), Settings())
     referee = Referee()
