@@ -92,17 +92,6 @@ def test_rank_failing_while_others_wait_is_told_soon() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.further
-def test_kernel_dying_under_profiler_keeps_its_counts() -> None:
-    source = ALL_REDUCE.replace(
-        "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
-    )
-    found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
-    assert found.outside is not None
-    assert all(each.unseen.startswith("the rank sent no report of what it saw") for each in found.reports)
-
-
-@pytest.mark.slow
 def test_hanging_kernel_has_failed_and_dead_one_caused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled_world, "LIMIT_S", 6.0)
     hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"

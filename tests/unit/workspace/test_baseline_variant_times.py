@@ -32,12 +32,6 @@ def test_times_come_back_for_the_same_setting_alone(tmp_path):
         assert calibration.times_for(tmp_path, msgspec.structs.replace(SETTING, **other)) == {}
 
 
-def test_a_damaged_file_is_as_none(tmp_path):
-    calibration.keep_times(tmp_path, SETTING, "baseline-graph", GRAPH)
-    next(tmp_path.iterdir()).write_text("{")
-    assert calibration.times_for(tmp_path, SETTING) == {}
-
-
 @pytest.mark.parametrize("width", [50, 90])
 def test_the_timing_table_has_a_row_for_each(width):
     times = Microseconds(call=80.0, device=70.0)
