@@ -6,6 +6,7 @@ Ratings are Weng and Lin's online Bradley-Terry (library openskill), which suppo
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,11 @@ from arena.records.voids import NO_VOIDS, Void, Voids
 
 SILENT_S = 900.0
 """A duel without an end counts as abandoned if its journal did not grow for this time, in seconds."""
+
+
+read_duel_header: Callable[[Path], DuelHeader] = partial(read_first, decode=decode_header)
+read_duel: Callable[[Path], Iterator[AnyDuelEvent]] = partial(read_later, decode=decode_duel_event)
+"""`read_first` and `read_later` of a duel's journal."""
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
@@ -70,26 +76,12 @@ def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OS
     return journal
 
 
-def read_duel_header(path: Path) -> DuelHeader:
-    """Reads the first line of a duel's journal.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is not a duel's journal.
-    """
-    return read_first(path, decode_header)
-
-
 def find_duel(name: str, paths: Paths) -> tuple[Path, DuelHeader] | None:
     """Returns the journal and header of a duel, by id or file; None if there is no such duel."""
     for path in (Path(name), paths.duels / f"{name}.jsonl"):
         with suppress(OSError, ValueError):
             return path, read_duel_header(path)
     return None
-
-
-def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
-    """Yields a duel's events in order. Stops at an unreadable line, such as one that a crash truncated."""
-    return read_later(path, decode_duel_event)
 
 
 def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:

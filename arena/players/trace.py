@@ -5,6 +5,7 @@ It never contains a key.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -159,8 +160,9 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
 AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Drafted | Called | Returned | Answered | Judged | Ended
 Listener = Callable[[AnyTraceEvent], None]
 
-_decode_header: Callable[[bytes], TraceHeader] = decoder(TraceHeader)
-_decode_event: Callable[[bytes], AnyTraceEvent] = decoder(AnyTraceEvent)
+read_trace_header: Callable[[Path], TraceHeader] = partial(read_first, decode=decoder(TraceHeader))
+read_trace: Callable[[Path], Iterator[AnyTraceEvent]] = partial(read_later, decode=decoder(AnyTraceEvent))
+"""`read_first` and `read_later` of a trace."""
 
 
 class TraceRecorder:
@@ -236,17 +238,3 @@ class TraceRecorder:
         self._journal.append(event)
         for listener in self._listeners:
             listener(event)
-
-
-def read_trace_header(path: Path) -> TraceHeader:
-    """Reads the first line of a trace.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is not a trace.
-    """
-    return read_first(path, _decode_header)
-
-
-def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
-    """Yields a trace's events in order. Stops at an unreadable line, such as one that a crash truncated."""
-    return read_later(path, _decode_event)

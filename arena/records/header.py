@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from arena.records.json_lines import decoder, read_first, read_later
@@ -47,17 +48,6 @@ class RunHeader(Contender, frozen=True, kw_only=True, tag_field="type", tag="run
 
 decode_header: Callable[[bytes], RunHeader] = decoder(RunHeader)
 decode_event: Callable[[bytes], AnyEvent] = decoder(AnyEvent)
-
-
-def read_header(path: Path) -> RunHeader:
-    """The first line of a journal.
-
-    Raises:
-        OSError, ValueError: no file, or not a journal.
-    """
-    return read_first(path, decode_header)
-
-
-def read_events(path: Path) -> Iterator[AnyEvent]:
-    """Yields a journal's events, up to the first line that cannot be decoded, such as one cut short by a crash."""
-    return read_later(path, decode_event)
+read_header: Callable[[Path], RunHeader] = partial(read_first, decode=decode_header)
+read_events: Callable[[Path], Iterator[AnyEvent]] = partial(read_later, decode=decode_event)
+"""`read_first` and `read_later` of a run's journal."""

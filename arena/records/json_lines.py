@@ -227,7 +227,7 @@ def read_first(path: Path, decode: Callable[[bytes], Line]) -> Line:
 
 
 def read_later(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
-    """Yields the lines after the first, up to one that cannot be decoded."""
+    """Yields the lines after the first, up to one that cannot be decoded, such as one that a crash truncated."""
     for line in whole_lines(path):
         if line.number > 1:
             try:
