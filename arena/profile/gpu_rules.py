@@ -1,13 +1,12 @@
 """The figures of GPU ranks from the driver's counters and all spans, and a diagnosis of each. Pure: no clock, no process."""
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 
 import msgspec
 
-from arena.profile.rules import calls_of, percent, share, waits_for
+from arena.profile.rules import calls_of, largest, percent, share, waits_for
 from problems.specification import Cost
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import WORK, Span, WorldProfile
@@ -131,18 +130,15 @@ def _counted(found: GpuFigures, profile: WorldProfile, at: int) -> GpuFigures:
 
 def _seen(found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: float, late_rank: int | None) -> GpuFigures:
     by_call = [_call_figures(call, inner) for call, inner in calls]
-    by_name = [_us_by_name(inner) for _, inner in calls]
-    names = sorted({name for each in by_name for name in each})
-    totals = {name: median(each.get(name, 0.0) for each in by_name) for name in names}
-    largest = max(totals, key=lambda name: totals[name], default="")
+    kernel, largest_us = largest(calls, "kernel")
     return msgspec.structs.replace(
         found,
         unseen="",
         **{field: median(each[field] for each in by_call) for field in by_call[0]},
         late_us=late_us,
         late_rank=late_rank,
-        largest=short_name(largest),
-        largest_us=totals.get(largest, 0.0),
+        largest=short_name(kernel),
+        largest_us=largest_us,
         stamps=_medians(calls),
     )
 
@@ -181,15 +177,6 @@ def _call_figures(call: Span, inner: Sequence[Span]) -> dict[str, float]:
         "syncs": len(syncs),
         "after_sync_us": sum(after_sync),
     }
-
-
-def _us_by_name(inner: Sequence[Span]) -> dict[str, float]:
-    """Sums the microseconds of a call's kernels by name."""
-    found: defaultdict[str, float] = defaultdict(float)
-    for span in inner:
-        if span.kind == "kernel":
-            found[span.name] += span.us
-    return found
 
 
 def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:

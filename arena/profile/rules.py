@@ -96,12 +96,7 @@ def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
 
 def _of_rank(report: RankProfile, late_us: float, late_rank: int | None) -> RankFigures:
     calls = calls_of(report)
-    by_name: dict[str, list[float]] = {}
-    for number, (_, inner) in enumerate(calls):
-        for span in inner:
-            if span.kind == "op":
-                by_name.setdefault(span.name, [0.0] * len(calls))[number] += span.us
-    largest = max(by_name, key=lambda name: _median(by_name[name]), default="")
+    largest_op, largest_us = largest(calls, "op")
     return RankFigures(
         rank=report.rank,
         call_us=_median([call.us for call, _ in calls]),
@@ -112,9 +107,20 @@ def _of_rank(report: RankProfile, late_us: float, late_rank: int | None) -> Rank
         waits=_median([sum(span.kind == "wait" for span in inner) for _, inner in calls]),
         op_us=_median([_in(inner, "op") for _, inner in calls]),
         ops=_median([sum(span.kind == "op" for span in inner) for _, inner in calls]),
-        largest_op=largest,
-        largest_us=_median(by_name.get(largest, [])),
+        largest_op=largest_op,
+        largest_us=largest_us,
     )
+
+
+def largest(calls: Sequence[tuple[Span, list[Span]]], kind: str) -> tuple[str, float]:
+    """Returns the name of the spans of a kind that take the most time of a call together, and its median in microseconds."""
+    by_name: dict[str, list[float]] = {}
+    for number, (_, inner) in enumerate(calls):
+        for span in inner:
+            if span.kind == kind:
+                by_name.setdefault(span.name, [0.0] * len(calls))[number] += span.us
+    name = max(sorted(by_name), key=lambda name: median(by_name[name]), default="")
+    return name, _median(by_name.get(name, []))
 
 
 def _late(
