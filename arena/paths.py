@@ -52,8 +52,6 @@ def withhold(name: str) -> None:
 
 
 _names: set[str] = set()
-
-
 _SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASS(WORD|WD)?|CREDENTIALS?)(_|$)", re.IGNORECASE)
 
 

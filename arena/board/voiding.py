@@ -79,9 +79,12 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
 
 
 def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
-    found = {(entry.run_id, entry.player) for entry in _kernels(paths, code)}
+    entries = _kernels(paths, code)
+    revisions = {entry.sha256[:8] for entry in entries}  # as the board names them
+    found = {(entry.run_id, entry.player) for entry in entries}
     found |= {(result.run_id, result.cell.player) for result in swept if result.code == code}
-    return VoidTarget("", code, sorted({run for run, _ in found}), sorted({player for _, player in found}))
+    results, players = sorted({run for run, _ in found}), sorted({player for _, player in found})
+    return VoidTarget("", code, results, players, revisions.pop() if len(revisions) == 1 else "")
 
 
 def _run_named(paths: Paths, word: str) -> str | None:

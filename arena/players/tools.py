@@ -84,7 +84,7 @@ def arguments_of(name: str, arguments: Mapping[str, Any], tools: Sequence[Tool])
     """
     schema = find_tool(name, tools).parameters
     if unknown := next((each for each in arguments if each not in schema["properties"]), ""):
-        raise Misused(f"there is no argument {one_line(unknown)[:60]!r}")
+        raise Misused(f"there is no argument {one_line(unknown)[:60]!r}; choose from {', '.join(schema['properties'])}")
     if missing := [each for each in schema["required"] if each not in arguments]:
         wanted = schema["properties"][missing[0]]
         words = f"choose from {', '.join(wanted['enum'])}" if "enum" in wanted else wanted["description"]

@@ -16,8 +16,6 @@ from arena.words.untrusted_text import one_line
 NOTE_CHARACTERS = 500
 VOIDS_SUFFIX = ".voids"
 """Suffix of the journal of voids beside a sweep's journal from elsewhere. It applies to that sweep alone."""
-
-
 DAMAGED_ADVICE = "remove these lines, and void the results again"
 """Advice for `Voids.damaged`."""
 
