@@ -22,7 +22,7 @@ from arena.settings import MODELS_HEAD, Settings, load_settings, save_settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
 from screens.app_protocol import DuelPlan, ask
-from screens.base import COMPLAINED_S, BaseScreen, show_keys_beside
+from screens.base import COMPLAINED_S, BaseScreen
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
@@ -229,13 +229,18 @@ class ArenaApp(TerminalApp):
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
             self.keys_beside = not self.keys_beside
-            self.call_after_refresh(lambda: show_keys_beside(screens[-1], shown=self.keys_beside))
+            self.call_after_refresh(self.show_keys_beside, screens[-1])
             if self.keys_beside and self.size.width < KEYS_BESIDE_FROM:
                 self.notify(f"The keys are beside the screen from {KEYS_BESIDE_FROM} columns on.", timeout=4)
             return
         focus = keys_in_focus(self.screen)
         scope: Scope = screens[-1].SCOPE if screens else "everywhere"
         self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scope, focus, self._text))
+
+    def show_keys_beside(self, screen: BaseScreen) -> None:
+        from screens.dialogs.help import show_keys_beside
+
+        show_keys_beside(screen, shown=self.keys_beside)
 
     def action_terms(self) -> None:
         """Shows the sentence of each term on the screen, or else all terms."""

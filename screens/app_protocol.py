@@ -57,6 +57,9 @@ class AppProtocol(Protocol):
     def keys_wait(self) -> AbstractContextManager[None]:
         """Holds back keys that are meant for a screen in preparation, which the caller opens at once."""
 
+    def show_keys_beside(self, screen: Any) -> None:
+        """Shows the keys beside a screen, or no longer, as F1 in the help chose."""
+
     def open_problem(
         self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
     ) -> None:

@@ -5,22 +5,17 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
-from screens.actions import ACTIONS, Scope, key_of
+from screens.actions import Scope, key_of
 from screens.app_protocol import AppProtocol, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
-from screens.widgets.text_lines import PlainStatic
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
 """Actions of the app that concern the panes of the screen."""
-
-
 AGAIN_WITHIN_S = 1.5
 """Seconds within which a second press confirms the first, where no message asks for it."""
 SAID_S, COMPLAINED_S = 4.0, 10.0
@@ -53,8 +48,11 @@ class BaseScreen(Screen[None]):
             self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
 
     def on_screen_resume(self) -> None:
-        """Shows the keys beside this screen, or no longer, as on the screen before."""
-        show_keys_beside(self, shown=getattr(self.app, "keys_beside", False))
+        """Shows the keys beside this screen, or no longer, as on the screen before; after each move of the focus, too."""
+        if getattr(self.app, "keys_beside", False) or self.query("#keys-beside"):
+            self.parent_app.show_keys_beside(self)
+
+    on_descendant_focus = on_screen_resume
 
     @property
     def draft_words(self) -> str:
@@ -203,17 +201,3 @@ class BaseScreen(Screen[None]):
 def _displayed(widget: Widget) -> bool:
     """Whether neither the widget nor any widget around it is hidden."""
     return all(node.display for node in widget.ancestors_with_self if isinstance(node, Widget))
-
-
-def show_keys_beside(screen: BaseScreen, *, shown: bool) -> None:
-    """Shows a panel with the keys of a screen beside it, or removes it."""
-    panels = screen.query("#keys-beside")
-    if not shown:
-        panels.remove()
-    elif not panels:
-        scopes = [screen.SCOPE, "everywhere"]
-        actions = sorted((each for each in ACTIONS if each.scope in scopes), key=lambda each: scopes.index(each.scope))
-        rows = [Content.assemble((f"{screen.key_words(each.name):>16}  ", "$accent"), each.title) for each in actions]
-        if screen.services.settings.vim and screen.SCOPE in ("kernel", "duel"):
-            rows.append(Content.assemble((f"{'keys of vim':>16}  ", "$accent"), "see the help"))
-        screen.mount(VerticalScroll(PlainStatic(Content("\n").join(rows)), id="keys-beside", can_focus=False))

@@ -38,18 +38,15 @@ class _Fence(MarkdownFence):
         return super().highlight(code, language or "text", *arguments, **named)
 
 
-def _two_columns(head: list[Content], rows: list[list[Content]]) -> FittedText:
-    lines = [[title.stylize("$muted") for title in head], *rows]
-    column = max(name.cell_length for name, _ in lines) + 2
-    return FittedText(lambda width: [line for name, words in lines for line in hanging(name, words, width, column)])
-
-
 class _Table(MarkdownTable):
     """A table of two columns in one widget. Textual makes one of every cell: the help took seconds to open and to close."""
 
     def compose(self) -> ComposeResult:
         head, rows = self._get_headers_and_rows()
-        yield (_two_columns if len(head) == 2 else MarkdownTableContent)(head, rows)
+        lines = [[title.stylize("$muted") for title in head], *rows]
+        column = max(line[0].cell_length for line in lines) + 2
+        text = FittedText(lambda width: [row for name, words in lines for row in hanging(name, words, width, column)])
+        yield text if len(head) == 2 else MarkdownTableContent(head, rows)
 
 
 _BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence, "table_open": _Table}

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
@@ -16,8 +18,10 @@ from textual.widgets import Input
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
+from screens.base import BaseScreen
 from screens.dialogs import Dialog, Page, Reader
 from screens.widgets.tables import FilterInput
+from screens.widgets.text_lines import FittedText, hanging
 
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 _VIM = (
@@ -38,8 +42,6 @@ _KNOWN = {
 """Keys that do the same in every text field; not listed."""
 _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
 """Keys of Textual's own widgets that most terminals do not send: they are left out."""
-
-
 _OURS = f"{__name__.partition('.')[0]}."
 DIALOG = "of this dialog"
 
@@ -97,6 +99,28 @@ def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]],
         [(words, does) for does, words in rows.items() if does in added],
         [(words, does) for does, words in rows.items() if does not in added],
     )
+
+
+def show_keys_beside(screen: BaseScreen, *, shown: bool) -> None:
+    """Shows a panel with the keys of a screen beside it, or removes it."""
+    panels = screen.query("#keys-beside")
+    if not shown:
+        panels.remove()
+    elif not panels:
+        screen.mount(VerticalScroll(FittedText(partial(_keys_beside, screen)), id="keys-beside", can_focus=False))
+    else:
+        panels.first().query_one(FittedText).refresh(layout=True)
+
+
+def _keys_beside(screen: BaseScreen, width: int) -> list[Content]:
+    """Returns the keys of the pane with the focus, then those of its screen, then those that work everywhere."""
+    pane = dict(row for keys in keys_in_focus(screen) for row in keys.rows)
+    actions = (each for scope in (screen.SCOPE, "everywhere") for each in ACTIONS if each.scope == scope)
+    others = {screen.key_words(each.name): each.title for each in actions}
+    vim = screen.services.settings.vim and screen.SCOPE in ("kernel", "duel")
+    rows = pane | others | pane | ({"keys of vim": "see the help"} if vim else {})  # the pane's keys first
+    labels = {key: Content.styled(f"{key:>16}", "$accent") for key in rows}
+    return [line for key, does in rows.items() for line in hanging(labels[key], Content(does), width, 18)]
 
 
 def help_pages(

@@ -28,6 +28,7 @@ EVERY_S = 1.0
 HEADS = ("who", "place", "left", "since", "money", "what")
 NEW = "--players house --problems category:collective"
 """The options that a new sweep begins with."""
+EXAMPLE = "--players model:NAME,house --problems 1-8,category:expert --attempts 3 --budget 5"
 
 
 class MachineDialog(Dialog[str | None]):
@@ -103,7 +104,7 @@ class MachineDialog(Dialog[str | None]):
 
     def action_start(self) -> None:
         start = partial(start_sweep, self._paths)
-        self._ask(Ask("New sweep: options of `pkb-arena sweep`", start, NEW, enter="starts it"))
+        self._ask(Ask("New sweep: options of `pkb-arena sweep`", start, NEW, EXAMPLE, enter="starts it"))
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""

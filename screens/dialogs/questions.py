@@ -50,7 +50,8 @@ class Ask(Dialog[bool | None]):
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter {self._enter} · esc back"):
             yield Input(self._text, placeholder=self._example, compact=True)
-            yield PlainStatic("", id="report")
+            known = self._text and self._example
+            yield PlainStatic(f"for example: {self._example}" if known else "", id="report")
 
     @on(Input.Submitted)
     async def _given(self, event: Input.Submitted) -> None:

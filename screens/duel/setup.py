@@ -37,8 +37,6 @@ _SENTENCES = (
     "Both play at the same time. Every save is judged; in the end the best kernels of both players run against "
     "each other on fresh inputs. A guest plays from a file of their own, beside yours in the workspace."
 )
-
-
 PROGRAM = "agent: a program of yours"
 """Entry for a program in the list of players; its path has its own line."""
 

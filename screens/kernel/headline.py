@@ -37,8 +37,6 @@ LEFT_LEAST = 3
 """Where both sides are too long, 1/LEFT_LEAST of the row stays for the left text."""
 BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " ╳ ", "╱ ╲")}
 """Signs as tall as the figures."""
-
-
 Part = tuple[str, str]
 """Text and the name of its theme colour."""
 

@@ -20,8 +20,6 @@ from screens.widgets.vim import KEYS, Registers, Vim, common_start, on_character
 
 _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo", "redo"])
 """The actions that write without a check of `read_only`; the other actions check it themselves."""
-
-
 _REGISTERS = Registers()
 """Vim's, of all editors: what is deleted in one file can be put into another."""
 

@@ -45,8 +45,6 @@ _C_SIGNS = re.compile(
     re.MULTILINE,
 )
 """In a string of CUDA or C++. Words that prose has, too, count in lines that end as statements do."""
-
-
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _FENCE_LINE = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
 _HEADING = re.compile(r"#{1,6} |<<< [\w ]+ >>>$")

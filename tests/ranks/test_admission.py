@@ -33,7 +33,6 @@ def draw(setting):
 """
 ALONE = "def solution(x):\n    return x * 2\n"
 
-
 ALONE_IN_THE_WORLD = {"input": Verdict.PASS, **dict.fromkeys(("silent", "int8_wire", "int16_wire"))}
 """With one rank, `input` is the answer and excused. The other cheats do not apply, because nothing is sent."""
 

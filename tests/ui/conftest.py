@@ -39,7 +39,6 @@ PROBLEMS = ("collective/allreduce", "collective/allgather", "tensor/gemm_allredu
 
 Opener = Callable[..., "AsyncIterator[tuple[ArenaApp, Pilot[None]]]"]
 
-
 LOOKS = {"columns", "size", "theme"}
 """Parameters of tests that say the same at several sizes, or in several themes."""
 _with_first_look: set[tuple[str, str]] = set()

@@ -149,7 +149,9 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "This is a sweep that is running." in str([*app._notifications]))
         journal.close()
         await until(pilot, lambda: "stopped" in screen_text(app))
-        await pilot.press("n", "ctrl+u", *"--players nobody", "enter")
+        await pilot.press("n")
+        await until(pilot, lambda: "1-8,category:expert" in screen_text(app))
+        await pilot.press("ctrl+u", *"--players nobody", "enter")
         await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
         assert app.screen.query_one(Input).value == "--players nobody"
         resumed = threading.Event()

@@ -15,11 +15,8 @@ from screens.widgets.text_lines import PlainStatic
 
 Part = tuple[str, str] | str
 
-
 BOTH_FROM = 43
 """Columns that two meters of a rank need; with fewer, only the one nearer to its limit is shown."""
-
-
 LEAST_MAP, MOST_MAP = 4, 32
 """Minimum and maximum cells of a map of wrong elements."""
 

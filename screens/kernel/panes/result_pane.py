@@ -15,8 +15,6 @@ from screens.widgets.key_line import entitle
 
 PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, OtherSizesPane, LogPane)
 """From top to bottom. To add a pane: write its module in this folder, and list its class here."""
-
-
 FRAME = 2
 """Rows of a border."""
 LEAST_LOG, LOG_SHARE = 3, 0.18

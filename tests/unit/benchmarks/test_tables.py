@@ -20,7 +20,6 @@ from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
 
-
 PAIR = Batches(calls=8, baseline_us=40.0, contender_us=20.0, baseline_first=True)
 
 
