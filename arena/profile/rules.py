@@ -87,11 +87,30 @@ def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
 
 def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
     """Returns for each rank: microseconds per call of waiting in collectives for the last rank, and which rank."""
-    arrivals = [
-        [[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)] for report in reports
-    ]
-    found = [_late(at, reports, arrivals) for at in range(len(reports))]
-    return [(_median(late), ranks.most_common(1)[0][0] if ranks else None) for late, ranks in found]
+    waits = [[[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)] for report in reports]
+    found = []
+    for mine in waits:
+        late: list[float] = []
+        waited_for: Counter[int] = Counter()
+        """By rank: nanoseconds."""
+        for number, spans in enumerate(mine):
+            arrived = arrivals([each[number] if number < len(each) else [] for each in waits])
+            late.append(0.0)
+            for span, (start, place) in zip(spans, arrived, strict=False):
+                if (waited := min(start - span.start_us, span.us)) > 0:
+                    late[-1] += waited
+                    waited_for[reports[place].rank] += round(waited * 1000)
+        found.append((_median(late), waited_for.most_common(1)[0][0] if waited_for else None))
+    return found
+
+
+def arrivals(waits: Sequence[Sequence[Span]]) -> list[tuple[float, int]]:
+    """Returns when the last rank arrived at each collective of a call, and its place; empty if they do not match."""
+    names = [[span.name for span in spans] for spans in waits]
+    if any(each != names[0] for each in names):
+        return []
+    starts = [[span.start_us for span in together] for together in zip(*waits, strict=True)]
+    return [(max(each), each.index(max(each))) for each in starts]
 
 
 def _of_rank(report: RankProfile, late_us: float, late_rank: int | None) -> RankFigures:
@@ -121,29 +140,6 @@ def largest(calls: Sequence[tuple[Span, list[Span]]], kind: str) -> tuple[str, f
                 by_name.setdefault(span.name, [0.0] * len(calls))[number] += span.us
     name = max(sorted(by_name), key=lambda name: median(by_name[name]), default="")
     return name, _median(by_name.get(name, []))
-
-
-def _late(
-    at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]
-) -> tuple[list[float], Counter[int]]:
-    """Returns for each call how long this rank waited in collectives for the last rank, in microseconds.
-
-    Also returns the total nanoseconds that it waited for each rank.
-    """
-    late: list[float] = []
-    waited_for: Counter[int] = Counter()
-    for number, mine in enumerate(arrivals[at]):
-        theirs = [other[number] if number < len(other) else [] for other in arrivals]
-        late.append(0.0)
-        if any([span.name for span in each] != [span.name for span in mine] for each in theirs):
-            continue
-        for place, span in enumerate(mine):
-            last = max(range(len(theirs)), key=lambda rank: theirs[rank][place].start_us)
-            waited = min(theirs[last][place].start_us - span.start_us, span.us)
-            if waited > 0:
-                late[-1] += waited
-                waited_for[reports[last].rank] += round(waited * 1000)
-    return late, waited_for
 
 
 def _in(spans: Sequence[Span], kind: str) -> float:

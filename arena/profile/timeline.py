@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from arena.paths import write_named_file
-from arena.profile.rules import calls_of
+from arena.profile.rules import arrivals, calls_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.profile import WORK, RankProfile, Span
 
@@ -89,7 +89,7 @@ def _timeline(calls: Sequence[tuple[Span, list[Span]]], number: int, count: int)
     end = max(call.start_us + call.us for call, _ in calls)
     inner = [spans for _, spans in calls]
     waits = [[span for span in spans if span.kind == "wait"] for spans in inner]
-    arrived = _arrivals(waits)
+    arrived = [start for start, _ in arrivals(waits)]
     lanes = [
         [LanePiece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)] for call, spans in calls
     ]
@@ -98,14 +98,6 @@ def _timeline(calls: Sequence[tuple[Span, list[Span]]], number: int, count: int)
         for spans in inner
     ]
     return Timeline(number, count, end - begin, lanes, hosts if any(hosts) else ())
-
-
-def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
-    """Returns when the last rank arrived at each collective; empty if the ranks' collectives do not match."""
-    names = [[span.name for span in spans] for spans in waits]
-    if any(each != names[0] for each in names):
-        return []
-    return [max(span.start_us for span in together) for together in zip(*waits, strict=True)]
 
 
 def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[LanePiece]:
