@@ -89,7 +89,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
 async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
-        rows = ("first problem", "Start a kernel from a template")  # the first table has the place that it needs
+        rows = ("first problem", "Start from a template")  # the first table has the place that it needs
         await until(pilot, lambda: all(row in screen_text(app) for row in rows))
         text = screen_text(app)
         assert "Keys of the pane" in text.split("─ Help ")[1].splitlines()[2]
@@ -156,6 +156,7 @@ def test_every_action_can_be_done() -> None:
     }
     for action in ACTIONS:
         assert hasattr(owners[action.scope], f"action_{action.name}"), action.name
+        assert len(action.help) < 60, "the menu cuts it at 100 columns"
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
 
 

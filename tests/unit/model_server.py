@@ -210,7 +210,6 @@ _CALL_EVENTS = {
     "gemini": _gemini_calls,
 }
 
-
 _EVENTS = {"openai_chat": _chat, "openai_responses": _responses, "anthropic": _anthropic, "gemini": _gemini}
 PROTOCOLS = tuple(_EVENTS)
 
