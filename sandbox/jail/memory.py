@@ -82,12 +82,12 @@ class Bound:
             return ""
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
-            held = held_bytes(pids, MOUNTS if self._profile.has_own_mounts else (), self._limit)
+            held = held_bytes(pids, () if self._profile.name == "none" else MOUNTS, self._limit)
             if held > self._limit:
                 return f"{self._who} hold {held >> 20} MiB together, more than {most}"
         elif self.group.kills():
             return f"{self._who} asked for more than {most}; the operating system has ended them"
-        if not self._profile.has_own_mounts:
+        if self._profile.name == "none":
             return _too_much_on_disk(self._folder, pids)
         if max((facts.f_files - facts.f_ffree for facts in _mounts(pids, MOUNTS)), default=0) > MOST_FILES_OF_MOUNT:
             return f"{self._who} made more than {MOST_FILES_OF_MOUNT} files"
@@ -99,7 +99,7 @@ class Bound:
 
     def close(self) -> bool:
         """Kills what is left in the group and removes it. Returns whether it is gone."""
-        if not self._profile.has_own_mounts:
+        if self._profile.name == "none":
             _open_folders(self._folder)
         return self.group is None or self.group.remove()
 

@@ -89,14 +89,9 @@ class Profile:
         """Whether the fork server forks the worlds: without isolation, or if the jail can be joined."""
         return self.name == "none" or self.name in JOINED
 
-    @property
-    def has_own_mounts(self) -> bool:
-        """Whether a world has its own /tmp and /dev/shm."""
-        return self.name != "none"
-
     def inside(self, folder: Path) -> Path:
         """A world's private folder as its processes see it."""
-        return INSIDE if self.has_own_mounts else folder
+        return folder if self.name == "none" else INSIDE
 
     def wrap(
         self,

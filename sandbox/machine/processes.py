@@ -15,6 +15,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _CPUCLOCK_SCHED = 2
+_PACKET_SECONDS = 5e-6  # on loopback (measured: 7 us with its timer)
 """The CPU clock among the clocks of a process, in the clock id made from its process id: clock_getcpuclockid(3)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -97,6 +98,14 @@ def cpu_seconds(pids: Iterable[int]) -> float:
         with contextlib.suppress(OSError):
             seconds += time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
     return seconds
+
+
+def packet_seconds(pid: int) -> float:
+    """CPU time of the operating system for the packets in a process's network so far; no process is charged for it."""
+    with contextlib.suppress(OSError):
+        interfaces = Path(f"/proc/{pid}/net/dev").read_text().split(":")[1:]
+        return _PACKET_SECONDS * sum(int(each.split()[1]) for each in interfaces)
+    return 0.0
 
 
 def cpu_seconds_of_all(pids: Iterable[int]) -> float:

@@ -59,7 +59,7 @@ class StoppedActivity:
             return ""
         started = f" and started {self.processes} processes" if self.processes else ""
         return (
-            f"the kernel's processes used {self.cpu_seconds:.3g} s of CPU time{started} while they were stopped, "
+            f"the kernel's processes or packets used {self.cpu_seconds:.3g} s of CPU time{started} while they were stopped, "
             f"in {self.disturbed} of {self.count} stops, while the {other} was timed or inputs were completed"
         )
 

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
@@ -107,7 +108,9 @@ class WorldProcess:
 
     def activity(self) -> Activity:
         """The activity of the stopped processes so far."""
-        return self._stopping.activity()
+        found, own_network = self._stopping.activity(), self._spec.jail.name != "none"
+        packets = processes.packet_seconds(self.rank_pids[0]) if own_network else 0.0
+        return replace(found, cpu_seconds=found.cpu_seconds + packets)
 
     def meter(self) -> Callable[[], float]:
         """A function that returns the CPU seconds that the processes of the last stop have used since this call."""

@@ -1,6 +1,5 @@
 """Exchanges its parts over sockets of its own between the ranks, and keeps a record of its calls in a file."""
 
-import os
 import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +8,12 @@ import torch
 import torch.distributed as dist
 
 world, me = dist.get_world_size(), dist.get_rank()
-names = [os.urandom(8).hex()]
-dist.broadcast_object_list(names)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(f"\0{names[0]}-{me}")
-listener.listen(world)
-dist.barrier()
+listener = socket.create_server(("127.0.0.1", 0), backlog=world)
+addresses = [None] * world
+dist.all_gather_object(addresses, listener.getsockname())
 outgoing = []
 for peer in range(world):
-    outgoing.append(socket.socket(socket.AF_UNIX))
-    outgoing[-1].connect(f"\0{names[0]}-{peer}")
+    outgoing.append(socket.create_connection(addresses[peer]))
     outgoing[-1].sendall(bytes([me]))
 incoming = [None] * world
 for _ in range(world):

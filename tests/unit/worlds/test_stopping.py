@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -218,6 +219,12 @@ def test_memory_freed_for_a_stopped_kernel_counts(freed, disturbed):
     stopped_activity = StoppedActivity()
     stopped_activity.note(Activity(1.0, memory=2 << 30), Activity(1.0, memory=(2 << 30) - freed), 0.01)
     assert stopped_activity.disturbed == disturbed
+
+
+def test_packets_count_as_work_of_the_system():
+    before = processes.packet_seconds(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        assert processes.packet_seconds(os.getpid()) > before
 
 
 def test_unknown_processes_are_stopped_in_turn(monkeypatch):
