@@ -29,7 +29,7 @@ from sandbox.worlds.world import World
 PAPER = "paper"
 """The preset whose inputs are upstream's."""
 WANTED_MEANINGFUL, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
-"""Probes of each kind in a run, for each kernel."""
+"""Probes of each kind in a run, for each kernel. The last one that is "replaced" follows the rounds: a kernel can count them."""
 SHARE, SHARE_OF_TWO, TIMED_FIRST = 0.15, 0.5, 8
 """Share of the batches that become probes while some are due; in a duel, the share after so many batches. It has twice the probes
 and few pairs, which take longer: its verdict would wait for the others. The first pairs suffice for a clear difference."""
@@ -150,11 +150,11 @@ class Probes:
 
     def _kinds(self, due: Due, calls: int) -> list[str]:
         """The kinds that are due, have tries left, and can run in a batch of this many calls."""
-        stops = calls >= LEAST_CALLS
+        stops, kept = calls >= LEAST_CALLS, 0 if self.hurry else 1
         found = {
             "meaningful": due.meaningful > 0,
             "apart": due.apart > 0,
-            "replaced": stops and due.replaced > 0 and due.tries < MOST_TRIES and due.unfit_tries < MOST_UNFIT_TRIES,
+            "replaced": stops and due.replaced > kept and due.tries < MOST_TRIES and due.unfit_tries < MOST_UNFIT_TRIES,
             "held": stops and due.held > 0 and due.held_tries < MOST_HELD_TRIES and bool(self._can_be_held),
         }
         return [kind for kind, is_due in found.items() if is_due]

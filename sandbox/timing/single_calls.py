@@ -79,7 +79,9 @@ class SingleCalls:
     ) -> None:
         """Times pairs until there are `wanted`, or the time is over."""
         most = min(DRAWN_AT_ONCE, self.turns.exchange.prepared.layout.slots)
-        while self._wants_more(wanted, until):
+        while len(self.pairs) < wanted or self.probes.left(1) > 0:
+            if len(self.pairs) >= LEAST_SINGLE_PAIRS and self.turns.timer.monotonic() > until:
+                return
             self.probes.hurry = len(self.pairs) >= wanted
             at_once = max(1, min(most, wanted - len(self.pairs) + self.probes.left(1)))
             self.turns.draw(at_once)
@@ -93,11 +95,6 @@ class SingleCalls:
                 timed.append(place)
             self.probes.compare()
             self.turns.compare(timed[:1], timed)
-
-    def _wants_more(self, wanted: int, until: float) -> bool:
-        if len(self.pairs) >= LEAST_SINGLE_PAIRS and self.turns.timer.monotonic() > until:
-            return False
-        return len(self.pairs) < wanted or self.probes.left(1) > 0
 
     def slowed(self, baseline_us: float) -> float | None:
         """Microseconds of the baseline's single calls if other work slowed its batches of many calls; else None.

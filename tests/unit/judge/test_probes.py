@@ -103,12 +103,15 @@ def test_every_run_has_all_kinds() -> None:
 
 def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = made(rival=MadeKernel(noisy(500.0)))
-    rounds = machine.rounds(machine.run(rounds=5), rival="rival.py")
+    rounds = machine.rounds(machine.run(rounds=25), rival="rival.py")
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "finish", lambda: None)
         rounds.measure()
     noops = [len(found) for found in rounds.call.noop.values()]
-    assert 0 < rounds.probes.left(rounds.calls) < 12
+    assert [due.replaced for due in rounds.probes.due] == [1, 1]  # a kernel can count the others
+    assert not rounds.probes.left(rounds.calls)
+    rounds.probes.hurry = True
+    assert rounds.probes.left(rounds.calls) == 2
     rounds.finish()
     assert noops == [len(found) for found in rounds.call.noop.values()]
 
