@@ -27,8 +27,8 @@ CLEAR = ("faster", "slower")
 """The outcomes whose figure is drawn large: its interval excludes 1."""
 _LEAST, _MOST = 0.01, 1000.0
 """Limits of an interval as shown if it is too noisy: in the first rounds it can span ten decades."""
-_KEPT = 0.75
-"""Least share of a text that is cut which stays, where it would end after a whole word or before a parenthesis."""
+_KEPT, _LOST = 0.75, 6
+"""Least share that stays of a text that is cut after a whole word or before a parenthesis, and most cells that it loses."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = "·░▒▓█"
 
@@ -222,7 +222,7 @@ def cut(text: str, width: int) -> str:
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
     at = whole.rfind("(")
     for shorter in (whole, whole[:at] if at > 0 and ")" not in whole[at:] else whole):
-        if len(shorter) >= _KEPT * len(kept):
+        if len(shorter) >= max(_KEPT * len(kept), len(kept) - _LOST):
             kept = shorter
     return f"{kept.rstrip(' (+,:;·-')}…"
 

@@ -51,7 +51,7 @@ class MachineDialog(Dialog[str | None]):
         """What is being done to a sweep; empty: nothing."""
 
     def compose(self) -> ComposeResult:
-        with self.frame("This machine", "sweep: n new · x stop · r resume · ctrl+r name · esc", classes="large"):
+        with self.frame("This machine", "n sweep · x stop · r resume · ctrl+r name · esc", classes="large"):
             yield FigureTable(id="work")
             yield PlainStatic("reading…", id="report")
 

@@ -165,6 +165,7 @@ async def test_save_during_run_is_queued_at_once(open_app, events, until, screen
         ("x", 0, ""),
         ("tiny · cpu · M=256", 13, "tiny · cpu…"),
         ("12 wrong (relative RMS error 2)", 20, "12 wrong (relative…"),
+        ("three shared gradients in an expert-parallel backward", 42, "three shared gradients in an expert-paral…"),
     ],
 )
 def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:

@@ -32,7 +32,6 @@ ONE_SHOT = "allreduce_one_shot_cuda"
 TURNS = 5  # more turns than a ring has buffers
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 
-
 NVSHMEM = r"""
 static Px everybody;
 extern "C" int px_nvshmem_my_pe() { return everybody.rank; }
