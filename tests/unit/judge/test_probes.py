@@ -199,7 +199,11 @@ def test_duel_compares_probes_of_both(side: int) -> None:
 
 def test_only_unbegun_calls_get_other_inputs() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
-    measured(machine)
+    rounds, stopped = machine.rounds(), []
+    processes = machine.processes(rounds.turns.contender_side.worlds[0])
+    at_redraw(rounds, machine, lambda order: stopped.append(processes.paused), alone=False)
+    rounds.measure()
+    assert all(stopped)
     slots = {again.slot for again in redrawn(machine, alone=False)}
     calls = max(
         order.count for order in machine.ranks(machine.started["spare"][0]).orders if isinstance(order, ChooseBatch)
@@ -268,13 +272,13 @@ def test_replacement_inputs_must_fit_on_every_rank() -> None:
     assert not any(again.replace for again in orders(machine, DrawAgain))
 
 
-def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], None]) -> None:
-    """Calls note(order) when the trusted ranks get the order to replace the inputs of one rank alone."""
+def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], None], alone: bool = True) -> None:
+    """Calls note(order) when the trusted ranks get the order to replace the inputs of one rank alone, or of all."""
     trusted = machine.ranks(machine.started["baseline"][0])
     send = trusted.send
 
     def noting(given, fds=None) -> None:
-        if isinstance(given[0], DrawAgain) and given[0].alone is not None and given[0].replace:
+        if isinstance(given[0], DrawAgain) and (given[0].alone is not None) == alone and given[0].replace:
             note(given[0])
         send(given, fds)
 
@@ -405,9 +409,11 @@ def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPat
         call = getattr(processes, name)
         noted = lambda *rank, call=call: (paused.append(clock.monotonic()), call(*rank))[1]  # noqa: E731
         monkeypatch.setattr(processes, name, noted)
-    oracle = machine.started["baseline"][0]
+    oracle, held = machine.started["baseline"][0], []
     machine.at_order(oracle, Kind.DRAW_AGAIN, lambda: waited.append(clock.monotonic() - paused[-1]), always=True)
+    at_redraw(rounds, machine, lambda order: held.append(clock.monotonic() - paused[-1]))
     rounds.measure()
+    assert max(held) > 8 * LAUNCHED_SECONDS  # a rank's begun calls were all launched since its start
     assert min(waited) > 0.9 * LAUNCHED_SECONDS  # launched work reads its inputs before they are replaced
     assert rounds.behind_gate.probes.proven
     assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD

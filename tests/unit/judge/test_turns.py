@@ -212,6 +212,7 @@ def test_references_run_all_iterations_of_duels(device: str, queues: int) -> Non
         found = [number for number, *_ in clock.beside]
         assert len(clock.raw) * wanted <= len(found) <= (len(clock.raw) + 4) * wanted
         assert all(number != following for number, following in itertools.pairwise(found))
+        assert all(50.0 < us < 500.0 for _, us, _ in clock.beside)
     assert bool(rounds.device.raw) == (device == "made-gpu")
 
 
