@@ -36,7 +36,7 @@ ALSO_SHOWN = {
         "T14",  # tests/unit/timing/test_random_effects.py
         "T15 T17 T24 T29 T30 T32",  # tests/unit/judge: test_clocks, test_rounds, test_exchange, test_priorities, ...
         "T21",  # tests/unit/rank/test_problem_arguments.py
-        "H5 H17 T26",  # tests/unit/jail
+        "H5 H17 T22 T26",  # tests/unit/jail and tests/unit/worlds/test_stopping.py
         "H11 H25",  # named in test_attacks_on_the_host.py and test_killed_referee.py
         "H21",  # tests/unit/referee/test_messages.py
     )

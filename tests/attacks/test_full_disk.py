@@ -77,6 +77,7 @@ def test_read_only_home_is_named_with_way_out(on_disk: OnDisk) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.further
 def test_doctor_counts_what_is_left(on_disk: OnDisk) -> None:
     done = on_disk("size=1m", "doctor", full=True)
     assert "0 MiB free" in done.stdout

@@ -43,6 +43,7 @@ def solution(tensor):
 """
 
 
+@pytest.mark.further
 def test_timing_restarts_where_uncopied_memory_was_reused(referee):
     for _ in range(MOST_TRIES):
         result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)

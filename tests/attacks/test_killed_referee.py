@@ -36,6 +36,7 @@ def test_a_killed_referee_takes_everything_along(jail, another_referee, bait, se
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_killed_fork_server_takes_its_worlds_along(another_referee):
     referee = another_referee()
     setting, source = referee.setting("allreduce"), (KERNELS / "honest.py").read_text()

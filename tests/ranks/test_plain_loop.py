@@ -60,5 +60,6 @@ async def turns_of_two_problems() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_turns_end_stopped_and_closing_kills_ranks() -> None:
     asyncio.run(turns_of_two_problems())

@@ -85,7 +85,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
-@pytest.mark.parametrize("columns", [60, 160])
+@pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.further), 160])
 async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")

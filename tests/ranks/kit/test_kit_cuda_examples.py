@@ -93,7 +93,7 @@ def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
         check_calls(kernel, collective, (world * rows, 2051), torch.bfloat16, rank, world, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("blocks", "rows"), [(8, 131), pytest.param(64, 1031, marks=pytest.mark.long, id="the kernels' own")]
 )

@@ -184,6 +184,7 @@ def add_tiles(rank: int, world: int) -> None:
                 assert error.max() < (2**-8 if dtype is torch.bfloat16 else 1e-6), (call.__module__, dtype, shape)
 
 
+@pytest.mark.further
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 @pytest.mark.parametrize("world", [2, 3])
 def test_tiles_over_peers_add_up_on_emulated_gpus(worlds, world):

@@ -26,7 +26,7 @@ def test_the_table_knows_every_block() -> None:
 
 
 def on_cpu_ranks(rank: int, world: int) -> dict[str, tuple[int, int]]:
-    return {name: soak(block, 0, 100, seed=5) for name, block in blocks.BLOCKS.items()}
+    return {name: soak(block, 0, 30, seed=5) for name, block in blocks.BLOCKS.items()}
 
 
 @pytest.mark.slow
