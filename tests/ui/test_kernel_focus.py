@@ -8,46 +8,19 @@ from screens.app_protocol import DuelPlan
 from screens.dialogs.help import found_in, help_pages
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.kernel.history import HistoryScreen
-from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
 from screens.kernel.screen import KernelScreen
 from screens.kernel.setting_dialog import SettingDialog
 from screens.kernel.source.source_pane import VIEW_LETTERS
-from screens.pane_jump import PaneJump
 
 pytestmark = pytest.mark.slow
 
 LETTERS = {**VIEW_LETTERS, **{pane.NAME: pane.LETTER for pane in PANES}}
 
 
-async def jump(app, pilot, until, letter: str) -> None:
-    await pilot.press("ctrl+o")
-    await until(pilot, lambda: isinstance(app.screen, PaneJump) and app.screen.query("#letters"))
-    await pilot.press(letter)
-    await until(pilot, lambda: not isinstance(app.screen, PaneJump))
-
-
 def test_every_pane_has_a_letter_of_its_own() -> None:
     assert len(set(LETTERS.values())) == len(LETTERS)
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("size", [(160, 45), (50, 20)], ids=lambda size: f"{size[0]}")
-async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> None:
-    async with open_app(problem="13", size=size) as (app, pilot):
-        screen = app.screen
-        for event in events("pass"):
-            screen.apply(event)
-        screen.session.others.update = OtherSizesUpdate(ended=True)  # otherwise it has no pane
-        screen.draw(force=True)
-        for name, letter in LETTERS.items():
-            await jump(app, pilot, until, letter)
-            pane = screen.query_one(f"#{name}")
-            await until(pilot, lambda: pane.has_focus or pane.has_pseudo_class("focus-within"))  # noqa: B023
-            await until(pilot, lambda: pane.region.area > 0)  # noqa: B023
-        await pilot.press("escape")
-        await until(pilot, lambda: screen.focused is screen.editor)
 
 
 async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) -> None:

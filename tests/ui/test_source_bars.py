@@ -75,29 +75,6 @@ def test_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
     assert shortened_path(path, 10) == "…kernel.py"
 
 
-@pytest.mark.further
-async def test_match_that_is_visible_moves_no_line_sideways(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        editor = app.screen.editor
-        type_kernel(app.screen, f"# {'x' * 26} match\n" + "x\n" * 60 + f"# {'y' * 90} match")
-        editor.move_cursor((0, 0))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
-        await pilot.press(*"match")
-        await until(pilot, lambda: editor.selection == ((0, 29), (0, 34)))
-        await pilot.pause()
-        assert editor.scroll_offset.x == 0
-        await pilot.press("enter")
-        await until(pilot, lambda: editor.selection == ((61, 93), (61, 98)))
-        await until(pilot, lambda: editor.scroll_offset.x > 0)
-        await pilot.press("enter")
-        await until(pilot, lambda: editor.selection == ((0, 29), (0, 34)))
-        await until(pilot, lambda: editor.scroll_offset.x == 0)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is editor)
-        assert editor.scroll_offset.x == 0
-
-
 async def test_find_in_the_log(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 50)) as (app, pilot):
         screen = app.screen

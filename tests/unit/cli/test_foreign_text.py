@@ -26,7 +26,7 @@ SEQUENCES = (
     "\U000e0041", "\t", "\n", "]]>", "<&'\"$x$",
 )  # fmt: skip
 TEXT = st.lists(st.one_of(st.text(st.characters(), max_size=8), st.sampled_from(SEQUENCES)), max_size=8).map("".join)
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=100, deadline=None)
 COLOURS = (click.style("", fg="green", reset=False), click.style("", fg="red", reset=False), "\x1b[1m", "\x1b[0m")
 
 

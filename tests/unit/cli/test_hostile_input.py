@@ -24,7 +24,7 @@ from sandbox.worlds.rank_wire import RankWire
 from sandbox.worlds.wires import Wires
 
 ALLREDUCE = Path(load_problem.__code__.co_filename).parent / "collective" / "allreduce"
-SMALL = settings(max_examples=60, deadline=None)
+SMALL = settings(max_examples=30, deadline=None)
 
 
 def hear(wires: Wires, chunks: list[bytes]) -> None:
@@ -47,7 +47,7 @@ FRAME = st.builds(
 
 @pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=64), FRAME), max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rank_sends_awaited_frame_or_fails(chunks):
     with wires_of() as (wires, _):
         hear(wires, chunks)
@@ -57,7 +57,7 @@ def test_rank_sends_awaited_frame_or_fails(chunks):
 
 
 @given(st.binary(min_size=16, max_size=16))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_sixteen_bytes_are_a_frame_or_bad(data):
     try:
         frame = frames.decode(data)

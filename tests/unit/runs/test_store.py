@@ -264,18 +264,10 @@ print(len(store.history(13)))
 """
 
 
-@pytest.mark.parametrize(
-    "before", ["no index", *(pytest.param(each, marks=pytest.mark.further) for each in ("damaged", "of other fields"))]
-)
-def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) -> None:
+def test_processes_opening_a_damaged_index_find_it_whole(paths: Paths) -> None:
     for number in range(20):
         journal(paths, f"a{number}")
-    if before == "damaged":
-        paths.database.write_bytes(b"this is no database" * 100)
-    elif before == "of other fields":
-        Store(paths.database, paths.runs).close()
-        with closing(sqlite3.connect(paths.database)) as old:
-            old.execute("pragma user_version = 7")
+    paths.database.write_bytes(b"this is no database" * 100)
     command = [sys.executable, "-c", OPEN_AT_ONCE, str(paths.database), str(paths.runs)]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
