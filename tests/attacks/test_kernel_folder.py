@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.protocol.events import Contender, Refused
+from sandbox.protocol.events import Refused
 from sandbox.protocol.verdict import Verdict
 
 KERNEL = """
@@ -159,22 +159,6 @@ def test_an_error_is_shown_in_its_own_file(referee):
     assert broken.verdict is Verdict.COMPILE_ERROR
     assert "plus.h:" in broken.failure.message
     assert "pkb-arena-world" not in broken.failure.text
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_a_folder_runs_without_a_jail(without_jail):
-    files = {"gather.py": FILES["gather.py"], "ops/sum.py": b"def total(parts):\n    return sum(parts[1:], parts[0])\n"}
-    assert without_jail.judge(without_jail.setting("allreduce"), KERNEL, rounds=0, files=files).verdict is Verdict.PASS
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_two_folders_race(referee):
-    setting = referee.setting("allreduce")
-    rival = Contender("two_shot/kernel.py", KERNEL, FILES)
-    result = referee.judge(setting, KERNEL, rounds=1, files=FILES, versus=rival)
-    assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)
 
 
 @pytest.mark.parametrize("name", ["../outside.py", "/tmp/outside.py", "ops/../../outside.py"])

@@ -65,28 +65,6 @@ def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
         all_end(children)
 
 
-@pytest.mark.further
-def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
-    with Screen("screens", "13") as app:
-        app.shows("NOT RUN YET", "started)")
-        other = kernel.with_suffix(".new")
-        other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
-        os.replace(other, kernel)
-        app.shows("✗", "not yet", "ctrl+o s goes to this pane: enter jumps to line 5")
-        app.process.send("\x0f")  # ctrl+o
-        app.shows("l log", "s speedup", "esc stays")
-        app.process.send("l")
-        app.shows("enter to the line")
-        app.process.send("\r")
-        app.shows("5:1")
-        app.process.send("\x1b[15;2~")  # shift+F5, as xterm and tmux send it
-        app.shows("gloo baseline", "baseline", "✓ PASS")
-        app.process.send("\x1b[1;2P")  # shift+F1
-        app.shows("enter opens or adds")
-        app.process.send("\x11")
-        assert app.ends() == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
     with Screen("screens", "13") as app:

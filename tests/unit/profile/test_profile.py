@@ -236,33 +236,6 @@ def test_compiled_cpp_is_named_with_its_barriers(pkb_arena: CommandLine, tmp_pat
     assert {"C++ total", "px_barrier"} <= names
 
 
-INLINE = """
-from torch.utils.cpp_extension import load_inline
-
-lib = load_inline("busy", cpp_sources=[r'''
-#include <torch/library.h>
-#include <torch/csrc/utils/pybind.h>
-torch::Tensor busy(torch::Tensor x) {
-    for (int turn = 0; turn < 100; ++turn) x = x * 2;
-    return x;
-}
-'''], functions=["busy"])
-
-
-def solution(tensor):
-    return lib.busy(tensor)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_functions_of_an_extension_are_named(pkb_arena: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "inline.py").write_text(INLINE)
-    done = pkb_arena("profile", "1", "inline.py", "--device", "cpu", "--world", "1", "--json", timeout=300)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert [rank["largest_op"] for rank in json.loads(done.stdout)["ranks"]] == ["C++ busy"]
-
-
 @pytest.mark.slow
 def test_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)
