@@ -63,8 +63,7 @@ def reshard(
     scale = x.element_size() // unit.itemsize
     words = outer * rows * -(-width * x.element_size() // 16)
     blocks = min(max(-(-words // THREADS), 1), BLOCKS)
-    width, width_in = width * scale, width_in * scale
-    sizes = (outer, rows_in, width_in, rows, width, int(across))
+    sizes = (outer, rows_in, width_in * scale, rows, width * scale, int(across))
     kernel[blocks, THREADS](team.px, x.data_ptr(), result.data_ptr(), *sizes)
     return result
 

@@ -80,13 +80,11 @@ def scattered_product(
 
 
 def _parts(rows: int, chunks: int) -> list[slice]:
-    edges = [rows * number // chunks for number in range(chunks + 1)]
-    return [slice(edges[number], edges[number + 1]) for number in range(chunks)]
+    return [slice(rows * number // chunks, rows * (number + 1) // chunks) for number in range(chunks)]
 
 
 def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
     """Adds more[0], more[1], ... to rows. apart: elements between the beginnings of two of them."""
     blocks = min(max(-(-rows.nbytes // (16 * THREADS)), 1), BLOCKS)
-    kernel_for(rows.dtype).add_arrived[blocks, THREADS](
-        rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0]
-    )
+    given = rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0]
+    kernel_for(rows.dtype).add_arrived[blocks, THREADS](*given)

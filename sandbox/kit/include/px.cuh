@@ -334,6 +334,11 @@ PX_DI float px_warp_sum(float value) {
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
 }
+// Returns e^x in two instructions instead of expf's eight; the relative error is below 3e-7 + |x| * 1e-7; 0 if x < -87.
+PX_DI float px_exp(float x) {
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x * 1.4426950408889634f));
+    return x;
+}
 // A mass: the largest of some values (`peak`), and the sum of exp(value - peak), as softmax needs. Without values the peak is
 // -3e38: it is finite, so that infinities are never subtracted from each other.
 struct PxMass { float peak, sum; };
@@ -353,18 +358,19 @@ template <class T> PX_DI PxMass px_mass(const T* from, i64 n, i64 first, i64 ste
         for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, each * (i + k * step), n);
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            if (each * (i + k * step) >= n) break;
+            const i64 left = n - each * (i + k * step);
+            if (left <= 0) break;
             float value[8], peak = own.peak;
             px_unpack<T>(part[k], value);
+            #pragma unroll  // one 64-bit comparison per word: one per element would take longer than the loads
+            for (int e = 0; left < each && e < each; ++e)
+                if (e >= left) value[e] = -px_infinity();
             #pragma unroll
-            for (int e = 0; e < each; ++e) {
-                if (each * (i + k * step) + e >= n) value[e] = -px_infinity();
-                peak = fmaxf(peak, value[e]);
-            }
+            for (int e = 0; e < each; ++e) peak = fmaxf(peak, value[e]);
             own.sum *= expf(own.peak - peak);
             own.peak = peak;
             #pragma unroll
-            for (int e = 0; e < each; ++e) own.sum += expf(value[e] - peak);
+            for (int e = 0; e < each; ++e) own.sum += px_exp(value[e] - peak);
         }
     }
     return own;

@@ -32,9 +32,9 @@ PX_DI void px_st_ll16(void* at, uint2 data, u32 flag) {
     px_st_ll((char*)at + 8, data.y, flag);
 }
 PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = 20000) {
-    const u32 low = px_ld_ll(at, flag), high = px_ld_ll((const char*)at + 8, flag);
-    return make_uint2(low, high);
+    return {px_ld_ll(at, flag), px_ld_ll((const char*)at + 8, flag)};
 }
+PX_DI float px_exp(float x) { return expf(x); }
 PX_DI u32 bf16x2_from(float low, float high) { return emu_bf16(low) | (u32)emu_bf16(high) << 16; }
 template <class T> PX_DI float emu_half(u32 pair, int high) { return to_float(T{(u16)(pair >> 16 * high)}); }
 template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
