@@ -31,7 +31,7 @@ static __device__ void add(Sums& to, const Sums& more) {
     to.smallest = fminf(to.smallest, more.smallest), to.largest = fmaxf(to.largest, more.largest);
 }
 // One block calls this: writes each token's log-probability and loss, and means over the tokens of all ranks. state: as in
-// `read`; labels, old, advantages, logprobs, losses: [rows]. boxes: [4 (warps)][2 (turns)][W] words of 16 bytes, as in px_swap.
+// `read_logits`; labels, old, advantages, logprobs, losses: [rows]. boxes: four warps', as in px_swap.
 // out: [6], the loss, then the five metrics.
 extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const float* state, const i64* labels, const TYPE* old,
         const TYPE* advantages, i64 ignored, uint4* boxes, TYPE* logprobs, TYPE* losses, float* out, i64 rows) {

@@ -17,7 +17,6 @@ extern "C" __global__ void __launch_bounds__(256) column_sums(Px px, const TYPE*
     const int each = 16 / sizeof(TYPE), strip_columns = 32 * each, warps = blockDim.x / 32;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     __shared__ float sums[2][8 * 32 * 8];  // of 8 warps
-    __shared__ u32 last;
     const i64 strip = first_strip + blockIdx.x, column = strip * strip_columns + lane * each;
     const i64 length = (rows + gridDim.y - 1) / gridDim.y, low = blockIdx.y * length, high = min(low + length, rows);
     float with_x[8], alone[8];
@@ -55,12 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) column_sums(Px px, const TYPE*
         for (int w = 0; w < warps; ++w) total += sums[which][w * strip_columns + place];
         partial[((blockIdx.y * strips + strip) * 2 + which) * strip_columns + place] = total;
     }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(done + strip, 1u) == gridDim.y - 1;
-    __syncthreads();
-    if (!last) return;
-    __threadfence();  // all partial sums of the strip are visible
+    if (!px_last_block(done + strip, gridDim.y)) return;  // else all partial sums of the strip are visible
     const u32 turn = px_turn(px, blockIdx.x);
     uint4* box = boxes + (i64)(turn & 1) * px.world * columns;
     for (int place = threadIdx.x; place < strip_columns; place += blockDim.x) {
@@ -84,7 +78,6 @@ extern "C" __global__ void __launch_bounds__(256) column_sums(Px px, const TYPE*
         gamma[at] = from_float<TYPE>(total[0]);
         beta[at] = from_float<TYPE>(total[1]);
     }
-    if (threadIdx.x == 0) done[strip] = 0;
     px_reach(px, blockIdx.x, turn);
 }
 """)
