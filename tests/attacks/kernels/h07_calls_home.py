@@ -4,7 +4,7 @@
 import socket
 
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
-AF_VSOCK = 40
+AF_RDS, AF_VSOCK = 21, 40
 loot = []
 for family, kind, address in (
     (socket.AF_INET, STREAM, ("127.0.0.1", @TCP_PORT@)),
@@ -28,6 +28,10 @@ try:
     with socket.socket(socket.AF_INET, DATAGRAM) as sock:  # its own loopback takes it; the listener outside must not
         sock.sendto(b"loot", ("127.0.0.1", @UDP_PORT@))
 except OSError:
+    pass
+try:
+    socket.socket(AF_RDS, DATAGRAM)  # a module may be loaded for it
+except PermissionError:
     pass
 if loot:
     raise RuntimeError(f"the attack worked: {loot}")

@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
-seen, copies, totals = [0, 0, 0], [], None
-changed = ahead = False
+seen, copies, totals, changed, ahead = [0, 0, 0], [], None, False, False
 
 
 def solution(tensor):

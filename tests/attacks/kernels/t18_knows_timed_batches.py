@@ -14,8 +14,7 @@ from sandbox.protocol import messages
 
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 arm, say = rank.handlers[messages.Arm], rank.say
-said, pauses = 0.0, {True: [], False: []}
-sure = agreed = totals = None
+said, pauses, sure, agreed, totals = 0.0, {True: [], False: []}, False, False, None
 
 
 def noted_say(*what):

@@ -11,10 +11,8 @@ import torch.distributed as dist
 PAIRS, TCP_QUICKACK = 400, 12
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 say_done = rank.done
-pairs = []
 with socket.create_server(("127.0.0.1", 0), backlog=PAIRS) as listener:
-    for _ in range(PAIRS):
-        pairs.append((socket.create_connection(listener.getsockname()), listener.accept()[0]))
+    pairs = [(socket.create_connection(listener.getsockname()), listener.accept()[0]) for _ in range(PAIRS)]
 
 
 def send_and_say_done():
