@@ -1,4 +1,4 @@
-"""House kernel: strip convolution; one launch copies the strip and exchanges the neighbours' rows around it."""
+"""House kernel: strip convolution with channels last; the launch that turns the strip also exchanges rows with neighbours."""
 
 import torch
 import torch.distributed as dist
@@ -8,24 +8,104 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.symmetric_memory.team import Team
 
 kernel_for = cuda.lazy(r"""
-// Copies strips to the middle of their extended planes, and their border rows to the neighbours' planes; a warp copies a plane.
-// x: [planes][size]; y: [planes][halo (from above), size, halo (from below)], symmetric. Beyond the image there are zeros.
-extern "C" __global__ void __launch_bounds__(512) extend(Px px, const TYPE* x, TYPE* y, i64 planes, i64 size, i64 halo) {
+// A tile: RUN words (of 16 bytes) of ROWS rows of a matrix. In shared memory a row has one more 32-bit word, so that the elements
+// of a column lie in different banks.
+const int ROWS = 64, RUN = 32, PITCH = 4 * RUN + 1;
+template <class T> struct Tiles {
+    static const int each = 16 / sizeof(T), width = RUN * each;
+    i64 across, down;  // tiles that cover a matrix [rows][columns]
+    __device__ Tiles(i64 rows, i64 columns) : across((columns + width - 1) / width), down((rows + ROWS - 1) / ROWS) {}
+};
+// The whole block calls this: loads a tile of x [rows][columns], and adds `bias` [columns] if there is one.
+template <class T> static __device__ void load_tile(
+        u32 (*tile)[PITCH], const T* x, i64 rows, i64 columns, i64 row, i64 column, const T* bias) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, each = 16 / sizeof(T);
+    const i64 first = column + lane * each;
+    const uint4 added = bias ? px_ld_part(bias, first, columns) : make_uint4(0, 0, 0, 0);
+    __syncthreads();  // all threads have read the previous tile
+    for (int top = warp; top < ROWS; top += 4 * warps) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) {
+            const i64 at = row + top + k * warps;
+            part[k] = px_ld_part(x + at * columns, first, at < rows ? columns : 0);
+        }
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if (bias) {
+                float value[8], more[8];
+                px_unpack<T>(part[k], value);
+                px_unpack<T>(added, more);
+                #pragma unroll
+                for (int e = 0; e < each; ++e) value[e] += more[e];
+                part[k] = px_pack<T>(value);
+            }
+            u32* to = tile[top + k * warps] + 4 * lane;
+            to[0] = part[k].x, to[1] = part[k].y, to[2] = part[k].z, to[3] = part[k].w;
+        }
+    }
+    __syncthreads();
+}
+// Returns 16 bytes of a column of a tile, from row `first` on.
+template <class T> static __device__ uint4 column_word(u32 (*tile)[PITCH], int first, int column) {
+    u32 word[4] = {0, 0, 0, 0};
+    #pragma unroll
+    for (int e = 0; e < 16 / sizeof(T); ++e)
+        if (sizeof(T) == 4) word[e % 4] = tile[first + e][column];
+        else word[e / 2] |= (u32)((const u16*)tile[first + e])[column] << 16 * (e % 2);
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+// Turns strips x [batches][channels][size] to y [batches][halo (from above), size, halo (from below)][channels], symmetric, and
+// stores their border rows at the neighbours, too. Beyond the image there are zeros.
+extern "C" __global__ void __launch_bounds__(512, 2) extend(Px px, const TYPE* x, TYPE* y, i64 batches, i64 channels, i64 size,
+        i64 halo) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
-    for (i64 plane = (blockIdx.x * blockDim.x + threadIdx.x) / 32; plane < planes; plane += warps) {
-        const TYPE* strip = x + plane * size;
-        TYPE *above = y + plane * (size + 2 * halo), *below = above + halo + size;
-        if (px.rank > 0) px_move(px_at(px, px.rank - 1, below), strip, halo, lane, 32);
-        else for (i64 i = lane; i < halo; i += 32) above[i] = 0;
-        if (px.rank < px.world - 1) px_move(px_at(px, px.rank + 1, above), strip + size - halo, halo, lane, 32);
-        else for (i64 i = lane; i < halo; i += 32) below[i] = 0;
-        px_move(above + halo, strip, size, lane, 32);
+    const Tiles<TYPE> tiles(channels, size);
+    const int each = tiles.each, groups = ROWS / each;
+    __shared__ u32 tile[ROWS][PITCH];
+    for (i64 number = blockIdx.x; number < batches * tiles.down * tiles.across; number += gridDim.x) {
+        const i64 batch = number / (tiles.down * tiles.across), row = number / tiles.across % tiles.down * ROWS;
+        const i64 column = number % tiles.across * tiles.width;
+        load_tile<TYPE>(tile, x + batch * channels * size, channels, size, row, column, nullptr);
+        TYPE* strip = y + batch * (size + 2 * halo) * channels;
+        for (int i = threadIdx.x; i < groups * tiles.width && column + i / groups < size; i += blockDim.x) {
+            const i64 pixel = column + i / groups, channel = row + i % groups * each;
+            const uint4 word = column_word<TYPE>(tile, i % groups * each, i / groups), zeros = make_uint4(0, 0, 0, 0);
+            px_st_part(strip + (halo + pixel) * channels, channel, channels, word);
+            if (pixel < halo) {
+                TYPE *above = strip + pixel * channels, *below = strip + (halo + size + pixel) * channels;
+                if (px.rank > 0) px_st_part(px_at(px, px.rank - 1, below), channel, channels, word);
+                else px_st_part(above, channel, channels, zeros);
+            }
+            if (pixel >= size - halo) {
+                TYPE *above = strip + (pixel - (size - halo)) * channels, *below = strip + (pixel + 2 * halo) * channels;
+                if (px.rank < px.world - 1) px_st_part(px_at(px, px.rank + 1, above), channel, channels, word);
+                else px_st_part(below, channel, channels, zeros);
+            }
+        }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the neighbours' rows have arrived
 }
+// Turns x [batches][pixels][channels] to y [batches][channels][pixels], and adds the bias.
+extern "C" __global__ void __launch_bounds__(512) turn_back(const TYPE* x, const TYPE* bias, TYPE* y, i64 batches, i64 channels,
+        i64 pixels) {
+    const Tiles<TYPE> tiles(pixels, channels);
+    const int each = tiles.each, groups = ROWS / each;
+    __shared__ u32 tile[ROWS][PITCH];
+    for (i64 number = blockIdx.x; number < batches * tiles.down * tiles.across; number += gridDim.x) {
+        const i64 batch = number / (tiles.down * tiles.across), row = number / tiles.across % tiles.down * ROWS;
+        const i64 column = number % tiles.across * tiles.width;
+        load_tile<TYPE>(tile, x + batch * channels * pixels, pixels, channels, row, column, bias);
+        for (int i = threadIdx.x; i < groups * tiles.width && column + i / groups < channels; i += blockDim.x) {
+            TYPE* to = y + (batch * channels + column + i / groups) * pixels;
+            px_st_part(to, row + i % groups * each, pixels, column_word<TYPE>(tile, i % groups * each, i / groups));
+        }
+    }
+}
 """)
-BLOCKS, THREADS = 128, 512
+THREADS, ROWS, RUN_BYTES = 512, 64, 512
+EXCHANGING, TURNING = 256, 528
+"""Blocks of the launch that waits for the neighbours, two on each multiprocessor at most, and of the other one."""
 
 
 def solution(
@@ -43,27 +123,40 @@ def solution(
     team = symm.team(group)
     if team.world == 1 or padding == 0:
         return conv2d(x, weight, bias, stride, padding)
-    on_gpus = x.is_cuda and x.element_size() in (2, 4)
-    return conv2d(
-        (extended if on_gpus else by_library)(x.contiguous(), padding, team), weight, bias, stride, (0, padding)
-    )
+    if not (x.is_cuda and x.dtype in cuda.FLOATS):
+        return conv2d(by_library(x, padding, team), weight, bias, stride, (0, padding))
+    last = torch.channels_last
+    taps = weight.contiguous(memory_format=last)
+    # The library adds a bias in a launch of its own, which takes longer than here.
+    made = conv2d(extended(x, padding, team), taps, None, stride, (0, padding)).contiguous(memory_format=last)
+    result = torch.empty_like(made, memory_format=torch.contiguous_format)
+    batch, channels, pixels = *made.shape[:2], made[0, 0].numel()
+    blocks = blocks_for(batch, pixels, channels * made.element_size(), TURNING)
+    given = made.data_ptr(), 0 if bias is None else bias.contiguous(), result
+    kernel_for(x.dtype).turn_back[blocks, THREADS](*given, batch, channels, pixels)
+    return result
 
 
 def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
-    """Strip x [B, C, h, w] with `padding` rows of either neighbour: [B, C, h + 2 padding, w]."""
-    kernel = kernel_for(cuda.unit_of(x)).extend
+    """Strip x [B, C, h, w] with `padding` rows of either neighbour: [B, C, h + 2 padding, w], with channels last in memory."""
+    kernel = kernel_for(x.dtype).extend
     batch, channels, height, width = x.shape
     # Two are enough: a rank stores in call e+2 after the barrier of call e+1, which all ranks reach after the convolution of
     # call e.
-    planes = team.out((batch, channels, height + 2 * padding, width), x.dtype, "extended", ring=2)
-    blocks = min(max(-(-32 * batch * channels // THREADS), 1), BLOCKS)
-    sizes = batch * channels, height * width, padding * width
-    kernel[blocks, THREADS](team.px, x.data_ptr(), planes.data_ptr(), *sizes)
-    return planes
+    strips = team.out((batch, height + 2 * padding, width, channels), x.dtype, "extended", ring=2)
+    blocks = blocks_for(batch, channels, height * width * x.element_size(), EXCHANGING)
+    sizes = batch, channels, height * width, padding * width
+    kernel[blocks, THREADS](team.px, x.contiguous(), strips.data_ptr(), *sizes)
+    return strips.permute(0, 3, 1, 2)
+
+
+def blocks_for(batch: int, rows: int, nbytes: int, most: int) -> int:
+    """Blocks of a launch that turns `batch` matrices of so many rows of nbytes each."""
+    return max(min(batch * -(-rows // ROWS) * -(-nbytes // RUN_BYTES), most), 1)
 
 
 def by_library(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
-    """Does the same by reading the rows in the neighbours' memory."""
+    """Extends the strip by reading the rows in the neighbours' memory."""
     peers = team.peers(team.stage(torch.stack((x[:, :, :padding], x[:, :, -padding:]))))
     team.barrier()
     outside = torch.zeros_like(x[:, :, :padding])
