@@ -1,7 +1,6 @@
 """Completion of the kit's names in the editor, and the signature at the cursor."""
 
 import pytest
-from textual.events import Key
 from textual.widgets import OptionList
 
 from screens.widgets.completion import Completion, name_at, names_for, signature_words
@@ -109,15 +108,6 @@ async def test_comments_strings_and_cuda_have_no_list(editing, text: str) -> Non
         assert not editor.completion.is_open
 
 
-async def test_burst_of_keys_is_typed_as_it_is(editing) -> None:
-    async with editing() as (pilot, editor):
-        for key in (*"symm.stage", "enter", *"x", "enter", *"symm."):
-            pilot.app.post_message(Key("full_stop" if key == "." else key, key if len(key) == 1 else None))
-        await pilot.pause()
-        assert editor.text == "symm.stage\nx\nsymm."
-        assert editor.completion.is_open
-
-
 async def test_list_goes_with_word_and_focus(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s")
@@ -145,16 +135,6 @@ async def test_list_leaves_line_of_cursor_in_sight(editing, height: int, row: in
         assert region.y >= 0
         assert not region.y <= editor.cursor_screen_offset.y < region.bottom
         assert 0 <= region.x <= region.right <= 60
-
-
-async def test_a_click_takes_a_name(editing) -> None:
-    async with editing() as (pilot, editor):
-        await pilot.press(*SYMM, "s")
-        await pilot.pause()
-        await pilot.click(OptionList, offset=(2, 2))
-        await pilot.pause()
-        assert editor.text == "symm.sub"
-        assert pilot.app.focused is editor
 
 
 @pytest.mark.slow

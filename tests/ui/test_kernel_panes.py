@@ -63,20 +63,6 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
 
 
-async def test_log_stays_visible_when_terminal_widens(open_app, events, until, screen_text) -> None:
-    """The hidden timing pane is drawn without a width, so its sentences take a row for each word."""
-    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
-        for event in events("told"):
-            app.screen.apply(event)
-        app.screen.show_view("log")
-        await until(pilot, lambda: "╭─ Log" in screen_text(app))
-        await until(pilot, lambda: not app.screen.session.changed)
-        await pilot.resize_terminal(100, 30)
-        await until(pilot, lambda: "╭─ Time" in screen_text(app))
-        log = app.screen.query_one("#log")
-        await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)
-
-
 async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 40)) as (app, pilot):
         log = app.screen.query_one(LogPane)
@@ -139,18 +125,6 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts(" " * 36 + "^^^^", 40) == [0]
     assert row_starts("", 40) == row_starts("x" * 40, 40) == [0]
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
-
-
-async def test_times_drawn_early_get_their_advice(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
-        screen, (*rest, end) = app.screen, events("told")
-        for event in rest:
-            screen.apply(event)
-        screen.draw(force=True)
-        screen.apply(end)
-        screen.query_one("#timing").on_resize()  # between the end of the run and its drawing
-        screen.draw(force=True)
-        await until(pilot, lambda: "to reduce noise: measure longer" in screen_text(app))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 from textual.command import Command, CommandInput, CommandList, CommandPalette
-from textual.events import Click, Key
+from textual.events import Click
 
 from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs.help import HelpScreen
@@ -133,14 +133,3 @@ async def test_menu_at_kernel_has_templates_of_its_problem(open_app, until, scre
         await until(pilot, lambda: f"{'new':<16}n" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Choose) and "New kernel · gemm_allreduce" in screen_text(app))
-
-
-async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        for typed in ("settings", "problems"):
-            await pilot.press("ctrl+p", *typed)
-            for _ in range(20):
-                app.post_message(Key("enter", "\r"))
-            await pilot.pause(0.1)
-            await pilot.press("escape", "escape")
-        await until(pilot, lambda: app._running and not app._exit)

@@ -1,12 +1,10 @@
 """The start screen: categories, filter, sorting, card."""
 
-import asyncio
 import threading
 
 import msgspec
 import pytest
 from stored_runs import record
-from textual.coordinate import Coordinate
 from textual.widgets import Input, OptionList
 
 import screens.terminal_app
@@ -15,7 +13,6 @@ from arena.records.run_record import RunRecord
 from problems.catalogue import HOME
 from problems.specification import load_problem
 from screens.app import ArenaApp
-from screens.dialogs.questions import Choose, template_sentences
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
 from screens.picker.problem_table import ProblemRow, columns_for
@@ -53,19 +50,6 @@ async def test_problems_and_categories_are_listed_and_counted(open_app, until, s
                 listed = app.services.catalogue.categories[shown]
                 assert ids(app) == [problem.id for problem in listed]
         app.picker.problems[0].also.remove("tensor")
-
-
-async def test_width_may_change_before_the_table_stands(open_app, monkeypatch) -> None:
-    furnish = PickerScreen._furnish
-
-    async def furnish_later(self) -> None:
-        self.query_one("#problem-pane").styles.width = 20
-        await asyncio.sleep(0.3)
-        await furnish(self)
-
-    monkeypatch.setattr(PickerScreen, "_furnish", furnish_later)
-    async with open_app() as (app, _):
-        assert ids(app) == [1, 2, 13]
 
 
 @pytest.mark.slow
@@ -163,36 +147,6 @@ async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until, 
         assert app.screen.problem.id == 13
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-
-
-@pytest.mark.slow
-async def test_a_template_is_put_into_the_editor_unsaved(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, Choose))
-        await until(pilot, lambda: "plain torch and its collectives" in screen_text(app))
-        assert "Triton" not in screen_text(app)  # no template of GPUs on CPU ranks
-        assert all(0 < len(each) <= 40 for each in template_sentences(on_gpus=True).values())  # a row at 60 columns
-        await pilot.press("t", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
-        assert "def solution(" in app.screen.editor.text
-        assert app.screen.session.path.read_text() == app.screen.problem.baseline_source
-
-
-@pytest.mark.slow
-async def test_cells_have_colours_of_theme_chosen_later(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("b")
-        await until(pilot, lambda: app.screen.query("#board"))
-        await pilot.press("escape")
-        table = app.picker.table
-        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "default")):
-            app.theme = theme
-            await until(pilot, lambda: table.get_cell_at(Coordinate(0, 0)).style == muted())  # noqa: B023
-        table.move_cursor(row=2)
-        app.theme = "dark"
-        await until(pilot, lambda: table.get_cell_at(Coordinate(0, 0)).style == app.theme_variables["muted"])
-        assert table.cursor_row == 2
 
 
 async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) -> None:

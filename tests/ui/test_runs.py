@@ -220,18 +220,6 @@ async def test_escape_while_file_is_written_cancels_run(
         await until(pilot, lambda: result_of(screen))
 
 
-async def test_a_cancelled_run_keeps_its_pass(open_app, save_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await save_kernel(pilot, "times")
-        await until(pilot, lambda: "✓ PASS" in screen_text(app))
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: "not timed" in screen_text(app) and not app.screen.session.busy)
-        assert "✓ PASS" in screen_text(app)
-        await until(pilot, lambda: app.services.store.history(13))
-        await pilot.press("f6")
-        await until(pilot, lambda: "✓ PASS" in screen_text(app) and isinstance(app.screen, HistoryScreen))
-
-
 async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, until) -> None:
     def said(text: str) -> bool:
         return any(text in str(note.message) for note in app._notifications)
