@@ -47,7 +47,7 @@ def test_the_timing_table_has_a_row_for_each(width):
     last = [Timed(run_id="", round=1, rounds=1, calls=1, baseline_us=7.0, contender_us=7.0, call=one)]
     _, baseline, *_ = TimingTable()._table(RunState(result=spread, samples=last), width).plain.splitlines()
     assert baseline.split()[1:4] == ["80.0", "70.0", "95.0"]  # of all pairs, not only each round's last one
-    *_, row = TimingTable()._table(RunState(result=result), width).plain.splitlines()
+    *_, row = TimingTable()._table(RunState(setting=SETTING, result=result), width).plain.splitlines()
     assert row.startswith("as CUDA graph")
     assert "40" in row
     assert ("31.5" in row) == (width > 62)
