@@ -1,4 +1,5 @@
-# expect: BASELINE_DISTURBED
+# expect: BASELINE_DISTURBED | PASS
+# not_faster: yes
 # device: cpu
 # twin: honest_own_sockets
 """Leaves hundreds of sockets with a byte to acknowledge: the operating system sends that later, while the baseline is timed."""
@@ -27,6 +28,5 @@ rank.done = send_and_say_done
 
 
 def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
+    dist.all_reduce(total := tensor.clone())
     return total
