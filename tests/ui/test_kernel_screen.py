@@ -10,6 +10,7 @@ from textual.widgets import ContentSwitcher
 
 import screens.base
 from arena.errors import KernelsLocked
+from arena.records.header import read_header
 from arena.workspace.kernels import KernelLocks
 from sandbox.protocol.events import WorldChanged
 from sandbox.protocol.kernel_files import Kernel
@@ -245,6 +246,8 @@ async def test_faster_kernel_is_judged_at_other_sizes(open_app, save_kernel, unt
         assert text.count("▲ 1.50× faster") == 2
         assert text.count("✓ pass") == 1
         assert screen.session.state.run_id == own  # the verdict that is shown stays the kernel's own
+        headers = map(read_header, app.services.paths.runs.glob("*.jsonl"))
+        assert [header.other_than for header in headers if header.run_id != own] == [own] * 3
         assert "✓ PASS  ▲ faster" in text
         panes = screen.query_one("#result-pane")
         assert sum(pane.outer_size.height for pane in panes.panes) <= panes.size.height
