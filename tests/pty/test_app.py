@@ -84,6 +84,7 @@ def waits_for(pid: int, number: signal.Signals) -> bool:
     return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)  # type: ignore[index]
 
 
+@pytest.mark.further
 def test_stopped_app_continues_then_ends_by_ctrl_c(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     with Screen("screens", "13") as app:
@@ -171,6 +172,7 @@ def test_signal_ends_app_whose_loop_is_blocked(number: signal.Signals) -> None:
         terminal.process.kill()
 
 
+@pytest.mark.further
 def test_outside_editor_gets_terminal_and_returns_it(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

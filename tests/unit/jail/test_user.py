@@ -61,7 +61,9 @@ def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", [FULL, ROOT, NESTED], ids=lambda profile: profile.name)
+@pytest.mark.parametrize(
+    "profile", [FULL, ROOT, pytest.param(NESTED, marks=pytest.mark.further)], ids=lambda profile: profile.name
+)
 def test_jailed_user_has_name_and_imports_libraries(profile, tmp_path):
     if (profile is FULL and os.geteuid() == 0) or (profile is ROOT and os.geteuid()):
         pytest.skip("the profile of another user")
@@ -80,6 +82,7 @@ def test_jailed_user_has_name_and_imports_libraries(profile, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_without_jail_caches_lie_in_worlds_folder(tmp_path):
     found = asked(NONE, None, tmp_path)
     assert found["failed"] == {}

@@ -187,6 +187,7 @@ def test_only_polling_threads_give_way(polling: int):
 
 @pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
 @pytest.mark.slow
+@pytest.mark.further
 async def test_timed_world_runs_and_yields_to_referee(paths: Paths):
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
