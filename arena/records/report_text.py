@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 from arena.profile.report import joules_words
 from arena.records.run_record import OtherSize, RunRecord
 from arena.setting_choice import sizes_words
-from arena.words.headline import SIGNS, TOO_NOISY, WHERE, advice_words, by_clock, outcome_words, single_calls_words
+from arena.words.headline import (
+    SIGNS,
+    TOO_NOISY,
+    WHERE,
+    advice_words,
+    by_clock,
+    headline_of,
+    outcome_words,
+    single_calls_words,
+)
 from arena.words.untrusted_text import one_line, printable
 from sandbox.protocol.events import BEYOND, Failure, Interval, Setting
 from sandbox.protocol.result import Energy
@@ -63,7 +72,8 @@ def told_parts(record: RunRecord) -> tuple[Span, str]:
     """Returns what both clocks say, and why single calls do not confirm it; both empty if nothing was timed."""
     why = single_calls_words(record.told)
     told = record.told.removesuffix(why).rstrip(". ")
-    return (_role(record.outcome), f"{SIGNS.get(record.outcome, '·')} {told}" if told else brief_speed(record)), why
+    said = headline.outcome if (headline := headline_of(record)) is not None else record.outcome
+    return (_role(said), f"{SIGNS.get(said, '·')} {told}" if told else brief_speed(record)), why
 
 
 def _role(outcome: str) -> str:

@@ -176,9 +176,9 @@ class BareResult(KernelVerdict, frozen=True):
     jail: str = ""
     sealed: bool = False
     outcome: str = ""
-    """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty if nothing was timed."""
+    """ "faster", "slower", "even" or "too noisy", by `clock`; empty if nothing was timed."""
     clock: str = ""
-    """The clock of the headline: "call", or "device" if end-to-end time is too noisy; empty if nothing was timed."""
+    """The clock of the outcome: "call", or "device" if end-to-end time is too noisy; empty if nothing was timed."""
     told: str = ""
     """The conclusion from both clocks, in one sentence."""
     advice: str = ""

@@ -70,6 +70,13 @@ def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> 
     assert "These are single calls" in compact(single)
 
 
+def test_sign_is_that_of_what_is_read_first() -> None:
+    both = Speedup(call=Interval(0.95, 0.89, 1.01), device=Interval(0.95, 0.93, 0.97))
+    told = conclude(both.call, both.device).sentence
+    judged = msgspec.structs.replace(report(both.device), speedup=both, outcome="even", clock="call", told=told)
+    assert "▼ 0.95× slower by device time [0.93, 0.97]; end-to-end no difference shown" in compact(judged)
+
+
 def test_errors_stand_beside_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(msgspec.structs.replace(report(None), error=Errors(1.8e-3, 4e-3, 1.7e-3, 3.9e-3), paper_rule="match"))
     out = capsys.readouterr().out
