@@ -89,13 +89,14 @@ def _side(interval: Interval) -> int:
 
 
 def first_clock(call: Interval | None, device: Interval | None) -> str:
-    """ "device" if it shows a difference that end-to-end time neither shows nor excludes; else empty.
+    """ "device" if it shows a difference that end-to-end time neither shows nor excludes, but leans to; else empty.
 
     It is then what is read first, although the outcome is end-to-end time's.
     """
     if call is None or device is None or outcome(call) != "even" or outcome(device) not in ("faster", "slower"):
         return ""
-    return "device" if device.low <= call.high and call.low <= device.high else ""
+    leans = (call.median - 1) * (device.median - 1) > 0
+    return "device" if leans and device.low <= call.high and call.low <= device.high else ""
 
 
 def _doubt(call: Interval | None, unconfirmed: Unconfirmed | None) -> str:
@@ -121,10 +122,9 @@ def _sentence(call: Interval | None, device: Interval | None, why: str) -> str:
     if device is not None and outcome(device) != "too noisy":
         noisy = "end-to-end time too noisy" if call is not None else f"end-to-end no claim: {why}" if why else ""
         return "; ".join(filter(None, [clause(device, "by device time"), noisy]))
-    found = [interval for interval in (call, device) if interval is not None]
-    if not found:
+    best = min(map(detectable_percent, filter(None, (call, device))), default=None)
+    if best is None:
         return f"no claim: {why}"
-    best = min(map(detectable_percent, found))
     if best >= MOST_PERCENT:
         return f"too noisy: even a difference of {MOST_PERCENT // 100}× may not show"
     least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
