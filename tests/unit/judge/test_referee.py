@@ -34,7 +34,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
-from sandbox.referee.lease import Lease
+from sandbox.referee.lease import Lease, Urgency
 from sandbox.referee.main import OPTIONAL_WAYS, Referee
 from sandbox.timing.interval import half_width
 from sandbox.worlds.world import State
@@ -419,15 +419,15 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     assert machine.clock.monotonic() > 30.0
 
 
+@pytest.mark.parametrize(("urgency", "seconds"), [(Urgency.PERSON, 20), (Urgency.SWEEP, 300)])
 def test_lease_that_is_never_free_is_harness_error(
-    contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+    contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch, urgency: Urgency, seconds: int
 ) -> None:
     monkeypatch.setattr(main.deadlines, "LEASE", 20.0)
     machine = MadeMachine("made-gpu")
     assert contended.take()
-    judged = judged_by(machine.referee(), machine, told)
-    assert judged.verdict is Verdict.HARNESS_ERROR
-    assert "waited 20 s for another arena" in judged.detail
+    machine.referee().judge(msgspec.structs.replace(machine.run(rounds=6), urgency=urgency))
+    assert f"waited {seconds} s for another arena" in result(told()).detail
     contended.close()
 
 
