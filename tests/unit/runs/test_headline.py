@@ -30,7 +30,7 @@ def sample(call: Interval, device: Interval | None) -> Timed:
     [
         (FAST, EVEN, "call", "faster", 1.5),
         (NOISY, EVEN, "device", "even", 1.0),
-        (EVEN, Interval(1.02, 1.005, 1.04), "device", "faster", 1.02),
+        (Interval(1.005, 0.99, 1.02), Interval(1.02, 1.005, 1.04), "device", "faster", 1.02),
         (EVEN, FAST, "call", "even", 1.0),
         (NOISY, NOISY, "call", "too noisy", 1.1),
         (NOISY, None, "call", "too noisy", 1.1),
