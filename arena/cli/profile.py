@@ -126,9 +126,9 @@ def _print(profiled: Profiled) -> None:
     def lanes(at: int) -> list[str]:
         if timeline is None:
             return []
-        drawn = [f"        {lane(timeline.lanes[at], timeline.us)}"]
+        drawn = [f"{'   GPU' if timeline.host_lanes else '':<8}{lane(timeline.lanes[at], timeline.us)}"]
         if timeline.host_lanes:
-            drawn = [f"   GPU  {drawn[0].lstrip()}", f"  host  {lane(timeline.host_lanes[at], timeline.us)}"]
+            drawn.append(f"  host  {lane(timeline.host_lanes[at], timeline.us)}")
         legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
         signs = [f"        {'   '.join(legend[:3])}", f"        {'   '.join(legend[3:])}   (a typical call)"]
         return [*drawn, *signs] if at == last else drawn

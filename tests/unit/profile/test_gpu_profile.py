@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from arena.cli.profile import lane
+from arena.cli.profile import _print, lane
 from arena.profile import report as page
 from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, diagnosis, gpu_figures, gpu_ranks, short_name
 from arena.profile.profile_process import Profiled, decode
@@ -136,9 +136,8 @@ def test_link_peak_is_measured_or_nominal() -> None:
     row = counted(sent=round(100 * 350e6), received=0)  # 350 GB/s
     plain = report(0, [("kernel", "push", 0.0, 300.0)])
     least = msgspec.structs.replace(LEAST, sent=340e6, received=340e6)
-    assert said(plain, outside=row, least=least)[0].startswith(
-        "at the link: 350 GB/s over NVLink, 73 % of its peak (by the"
-    )
+    nominal = said(plain, outside=row, least=least)[0]
+    assert nominal.startswith("at the link: 350 GB/s over NVLink, 73 % of its peak (by the")
     measured = msgspec.structs.replace(least, link=370e9)
     assert "95 % of its peak (measured)" in said(plain, outside=row, least=measured)[0]
     slow = msgspec.structs.replace(least, link=470e9)
@@ -168,9 +167,8 @@ def test_hbm_bound_kernel_may_move_too_much() -> None:
     assert much.diagnosis == "at HBM: 80 % of its bandwidth; moves 5.6x the bytes that it must"
     assert much.advice.startswith("fuse passes")
     half = msgspec.structs.replace(LEAST, local=1.3e9)
-    assert said(plain, outside=counted(dram=0.5), least=half) == [
-        "moves 1.9x the bytes through HBM that it must (50 % of its bandwidth)"
-    ]
+    twice = said(plain, outside=counted(dram=0.5), least=half)
+    assert twice == ["moves 1.9x the bytes through HBM that it must (50 % of its bandwidth)"]
     assert "HBM" not in said(plain, outside=counted(dram=0.5), least=msgspec.structs.replace(LEAST, local=2.3e9))[0]
     assert "HBM" not in said(plain, outside=counted(dram=0.1), least=half)[0]
     assert "HBM" not in said(plain, outside=counted(dram=None))[0]
@@ -209,19 +207,21 @@ def made(world: int = 2) -> Profiled:
     return Profiled(reports, [], gpu_ranks(WorldProfile(reports, outside), LEAST), outside)
 
 
-def test_a_rank_on_a_gpu_has_two_lanes() -> None:
-    timeline = typical_call(made().reports)
+def test_a_rank_on_a_gpu_has_two_lanes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = made()
+    timeline = typical_call(found.reports)
     assert lane(timeline.lanes[0], timeline.us, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
     assert {piece.sort for piece in timeline.host_lanes[0]} == {"code", "launch", "sync"}
     assert "idle" in timeline.words["code"]
+    late = found.reports[1].spans
+    late[:] = [msgspec.structs.replace(span, start_us=span.start_us + 200.0) for span in late]
+    _print(found)
+    assert "\n   GPU      " in capsys.readouterr().out  # the lane of a late rank starts late
 
 
 def test_trace_has_rows_for_host_and_streams() -> None:
-    spans = [
-        Span("call", "solution", 0.0, 9.0),
-        Span("host", CALL, 0.0, 4.0),
-        Span("launch", "cudaLaunchKernel", 1.0, 1.0),
-    ]
+    spans = [Span("call", "solution", 0.0, 9.0), Span("host", CALL, 0.0, 4.0)]
+    spans.append(Span("launch", "cudaLaunchKernel", 1.0, 1.0))
     spans += [Span("kernel", "\x1b[31mk", 2.0, 4.0, 7), Span("copy", "c", 3.0, 4.0, 13), Span("odd", "?", 1.0, 1.0)]
     events = json.loads(chrome_trace([RankProfile(0, spans)]))["traceEvents"]
     rows = {each["name"]: each["tid"] for each in events if each["ph"] == "X"}
