@@ -86,10 +86,10 @@ class MachineDialog(Dialog[str | None]):
         whole = printable(f"{work.what}\n") if work and table.virtual_size.width > table.size.width else ""
         self.report(self._changes or f"{whole}{said}")
 
-    def _sweep(self, *running: bool) -> Work | None:
+    def _sweep(self, running: bool | None = None) -> Work | None:
         """Returns the sweep under the cursor, if it is running or not as asked; else None, and says why."""
         work = self.query_one(FigureTable).under_cursor(self.rows)
-        if work is None or (work.sweep and bool(work.pid) in (running or (True, False))):
+        if work is None or (work.sweep and running in (None, bool(work.pid))):
             return work
         kind = f"a sweep that is {work.place}" if work.sweep else "a run, not a sweep"
         self.app.notify(f"This is {kind}.", severity="warning", markup=False)
@@ -114,14 +114,14 @@ class MachineDialog(Dialog[str | None]):
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
-        if (work := self._sweep(True)) is not None:
+        if (work := self._sweep(running=True)) is not None:
             text = "Its results are kept, and r resumes it. The run in progress is cancelled."
             question = Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run")
             ask(self, question, lambda sure: self._change(f"stopping {work.sweep}", partial(stop_sweep, work), sure))
 
     def action_resume(self) -> None:
         """Resumes the sweep under the cursor."""
-        if (work := self._sweep(False)) is not None:
+        if (work := self._sweep(running=False)) is not None:
             options = shlex.join(["--resume", "--name", work.sweep])
             self._change(f"resuming {work.sweep}", partial(start_sweep, self._paths, options))
 
