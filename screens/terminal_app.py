@@ -19,7 +19,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
-from textual import events
+from textual import await_remove, events
 from textual._context import active_message_pump
 from textual.app import App, SuspendNotSupported
 from textual.await_complete import AwaitComplete
@@ -99,6 +99,11 @@ def _write_pictures(thread: WriterThread) -> None:
                     terminal.flush()
 
 
+def _until_removed(*tasks: asyncio.Task[None]) -> asyncio.Future[list[None]]:
+    """Waits for widgets' tasks. Textual would end these, and with them the app, once one who waits is cancelled."""
+    return asyncio.gather(*map(asyncio.shield, tasks))
+
+
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
     return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
@@ -110,6 +115,7 @@ class TerminalApp(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        await_remove.gather = _until_removed  # type: ignore[assignment, attr-defined]
         self._away = False
         """Whether another program has the terminal."""
         self._keys: list[events.Key] = []
@@ -385,6 +391,15 @@ class TerminalApp(App[None]):
         self._vanished_at = min(self._vanished_at, time.monotonic())
 
     # --- faults ----------------------------------------------------------------------------------------------
+
+    async def _process_messages_loop(self) -> None:
+        """Goes on after a cancelled wait in one of its messages. Textual would end the app without a word."""
+        while True:
+            with suppress(asyncio.CancelledError):
+                return await super()._process_messages_loop()
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise asyncio.CancelledError
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the app after a fault. Drops an error of a screen that was closed while it handled a message."""

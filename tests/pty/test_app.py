@@ -15,6 +15,7 @@ import psutil
 import pytest
 from real_terminal import Screen, descendants
 from textual.driver import Driver
+from textual.widgets import Static
 from waiting import PATIENCE_S, all_end, eventually
 
 from arena.paths import Paths
@@ -124,6 +125,32 @@ async def test_ctrl_z_waits_for_present_work() -> None:
     assert not stopped
     await asyncio.sleep(0)
     assert stopped
+
+
+class SlowToEnd(Static):
+    async def on_unmount(self) -> None:
+        await asyncio.sleep(0.1)
+
+
+async def test_cancelled_waits_do_not_end_app() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def remove(widget: SlowToEnd) -> None:
+        await widget.remove()
+
+    app = TerminalApp()
+    async with app.run_test() as pilot:
+        await app.mount(widget := SlowToEnd())
+        removal = app.run_worker(remove(widget))
+        await asyncio.sleep(0.05)  # the app waits for the removal, too
+        removal.cancel()
+        await pilot.pause(0.3)
+        assert app.is_running
+        assert not app.query(SlowToEnd)
+        app.call_next(cancelled)
+        await pilot.pause()
+        assert app.is_running
 
 
 def test_terminal_that_goes_away_takes_app_along(kernel: Path, paths: Paths) -> None:
