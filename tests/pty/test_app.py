@@ -188,6 +188,30 @@ Stuck().run_to_end()
 """
 
 
+QUITTING = """
+from screens import terminal_app
+
+class Quitting(terminal_app.TerminalApp):
+    async def late(self) -> None: ...
+
+    def on_ready(self) -> None:
+        self.run_worker(self.late()).cancel()
+        self.exit(message="left")
+
+Quitting().run_to_end()
+"""
+
+
+def test_work_cancelled_before_its_begin_is_silent() -> None:
+    terminal = Terminal([sys.executable, "-c", QUITTING])
+    try:
+        terminal.wait_for("left", terminal.started)
+        terminal.read_until(b"never awaited", 1.0)
+        assert b"never awaited" not in terminal.drawn
+    finally:
+        terminal.process.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_app_whose_loop_is_blocked(number: signal.Signals) -> None:
     terminal = Terminal([sys.executable, "-c", STUCK])
