@@ -131,6 +131,8 @@ class DeviceTime:
         slots = self.exchange.prepared.layout.slots
         wanted = max(1, min(wanted, slots // calls - unknown))
         self.turns.draw(min(calls * (wanted + unknown), slots))
+        if probing:
+            self.probes.draw_meaningful(calls, wanted)
         self.turns.wake(Batch(0, calls), [reference])
         found: list[Pair] = []
         chosen: list[int] = []
@@ -160,7 +162,7 @@ class DeviceTime:
                 self.give_up()
                 self.cannot_queue = True
             return None
-        self.probes.compare()
+        self.probes.compare(timed)
         if probing and calls == self.calls and not self.exchange.prepared.varies:
             self.clock.beside += self.turns.compare(chosen, timed, calls, self._timed_beside)
         else:
@@ -180,15 +182,12 @@ class DeviceTime:
     def _probe(self, probe: Probe, batch: Batch, reference: int) -> None:
         """Runs a probe: stops a batch, or one of its ranks, while it is queued.
 
-        Queued work runs, then inputs are replaced. Inputs beside upstream's are drawn before. Raises _NotQueued.
+        Queued work runs, then inputs are replaced. Raises _NotQueued.
         """
         side, world = probe.side, probe.side.worlds[0]
         self._turn += 1
         for other, before in self.probes.prepare(probe, batch, [reference]):
             self._gated(other, before, batch)
-        if probe.kind == "meaningful":
-            self._gated(side, world, batch)
-            return
         page = self._gates[world]
         self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
         world.go()

@@ -3,10 +3,8 @@
 All inputs of a batch are complete at GO, on all ranks, so that only the kernel is timed. A kernel could exploit that:
 do the work of later calls in an earlier one, or read its peers' inputs without waiting for its peers. So some of a
 run's batches, drawn at random after they have been prepared, are probes. A kernel cannot tell them from timed batches.
-There are four kinds:
+There are three kinds:
 
-- meaningful: only with upstream's inputs. Some inputs of the batch are of the problem's own distribution. Under upstream's an
-  estimate or a constant may be right.
 - apart: the ranks start one after another. A rank's inputs are completed right before it starts.
 - replaced: the batch is stopped, and inputs of calls that no rank has begun are replaced.
 - held: one rank is stopped while the others run on, and the inputs of its next call are replaced. A rank that needs
@@ -15,6 +13,9 @@ There are four kinds:
 The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace; on CPU
 ranks outputs of calls that should have ended are missing then. If it is too low, inputs that were used are replaced, so outputs
 are wrong. Both harm the kernel alone.
+
+Under upstream's inputs an estimate or a constant may be right. So some iterations, also of timed batches, are meaningful: their
+inputs are of the problem's own distribution, drawn before the first batch of a round, so that no pause tells.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +29,11 @@ from sandbox.worlds.world import World
 
 PAPER = "paper"
 """The preset whose inputs are upstream's."""
-WANTED_MEANINGFUL, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
-"""Probes of each kind in a run, for each kernel. The last one that is "replaced" follows the rounds: a kernel can count them."""
+WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 3, 2
+"""Probes of each kind in a run, for each kernel. A kernel can count them and work ahead afterwards, so the last one that is
+"replaced" follows the rounds, and further ones come before it, ever more rarely: it could guess when rounds end."""
+WANTED_MEANINGFUL, MOST_MEANINGFUL = 2, 2
+"""Batches of a run with meaningful iterations, and most of these in a batch."""
 SHARE, SHARE_OF_TWO, TIMED_FIRST = 0.15, 0.5, 8
 """Share of the batches that become probes while some are due; in a duel, the share after so many batches. It has twice the probes
 and few pairs, which take longer: its verdict would wait for the others. The first pairs suffice for a clear difference."""
@@ -53,8 +57,6 @@ MOST_MISFITS = 3
 """A rank is no longer held after this many iterations in which its inputs could not be replaced alone."""
 HELD_SECONDS, HELD_CALLS = 0.001, 2
 """The other ranks run on for these seconds plus the time of these calls, or until one has finished the call."""
-MOST_MEANINGFUL = 2
-"""Most iterations of a batch that are drawn from the problem's own distribution."""
 COMPARED = 2
 """Number of first calls that are compared in a batch whose ranks started apart. One random call is compared, too."""
 NOT_ITS_OWN = (
@@ -71,7 +73,6 @@ NOT_YET = "; ranks had started one after another, and a rank's inputs are comple
 class Due:
     """The probes of one kernel that are still due."""
 
-    meaningful: int = 0
     apart: int = 0
     replaced: int = 0
     held: int = 0
@@ -99,25 +100,24 @@ class Probes:
     def __init__(self, turns: Turns, apart: int = WANTED_APART) -> None:
         self.turns = turns
         self.chance = turns.random
-        able = turns.exchange.sealed
         peers = turns.setting.world > 1
-        meaningful = WANTED_MEANINGFUL * (turns.setting.preset == PAPER)
-        due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
-        self._wanted = meaningful, *due
+        self._wanted = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if turns.exchange.sealed else ()
         self._sleep_seconds = SPIN_SECONDS if turns.kind.has_gate else SLEEP_SECONDS
         self._drawn = 0
-        """Batches that were probes or timed while probes were due."""
+        """Batches that were probes or timed."""
         self.renew()
 
     def renew(self) -> None:
         """Makes all probes due again: a kernel can know how many batches a measurement has had, and wait for its end."""
         self.due = [Due(*self._wanted) for _ in self.turns.kernels]
+        self.meaningful = WANTED_MEANINGFUL * (self.turns.setting.preset == PAPER)
+        """Batches that are still to get meaningful iterations."""
         self.hurry = False
         """Whether every batch becomes a probe while some are due."""
 
     def left(self, calls: int) -> int:
-        """The number of due probes of all kernels that can run in batches of this many calls, if none of them fails."""
-        return sum(getattr(due, kind) for due in self.due for kind in self._kinds(due, calls))
+        """Due probes of all kernels that can run in batches of this many calls, if none of them fails, and meaningful batches."""
+        return self.meaningful + sum(int(getattr(due, kind)) for due in self.due for kind in self._kinds(due, calls))
 
     @property
     def proven(self) -> bool:
@@ -135,24 +135,25 @@ class Probes:
 
     def draw(self, calls: int) -> Probe | None:
         """Draws a probe, or None if this batch of `calls` calls is timed."""
-        if not self.left(calls):
-            return None
         self._drawn += 1
+        found = self._due(calls)
         share = SHARE_OF_TWO if len(self.due) > 1 and self._drawn > TIMED_FIRST else SHARE
-        if not self.hurry and self.chance.random() >= share:
-            return None
-        found = [
-            Probe(side, due, kind)
-            for side, due in zip(self.turns.kernels, self.due, strict=True)
-            for kind in self._kinds(due, calls)
-        ]
-        return self.chance.choice(found)
+        if not found and not self.hurry and self.chance.random() * self._drawn < 1:
+            share, due = 1.0, self.chance.choice(self.due)
+            due.replaced += 1  # one more, which a kernel that has counted the others does not expect
+            found = self._due(calls)
+            due.replaced -= not found
+        return self.chance.choice(found) if found and (self.hurry or self.chance.random() < share) else None
+
+    def _due(self, calls: int) -> list[Probe]:
+        """The probes from which one is drawn for a batch of this many calls."""
+        both = zip(self.turns.kernels, self.due, strict=True)
+        return [Probe(side, due, kind) for side, due in both for kind in self._kinds(due, calls)]
 
     def _kinds(self, due: Due, calls: int) -> list[str]:
         """The kinds that are due, have tries left, and can run in a batch of this many calls."""
         stops, kept = calls >= LEAST_CALLS, 0 if self.hurry else 1
         found = {
-            "meaningful": due.meaningful > 0,
             "apart": due.apart > 0,
             "replaced": stops and due.replaced > kept and due.tries < MOST_TRIES and due.unfit_tries < MOST_UNFIT_TRIES,
             "held": stops and due.held > 0 and due.held_tries < MOST_HELD_TRIES and bool(self._can_be_held),
@@ -174,55 +175,59 @@ class Probes:
                 slots = {*range(first, min(first + COMPARED, end)), self.chance.randrange(first, end)}
                 due.compared.setdefault(NOT_YET, []).extend(slots)
             else:
-                if self.turns.exchange.sealed:
-                    self.turns.fill_in(side, world, batch, "call")
+                self.turns.fill_in(side, world, batch, "call")
                 world.go()
-                if kind != "meaningful":
-                    (self.hold if kind == "held" else self.replace)(probe, batch, seconds)
+                (self.hold if kind == "held" else self.replace)(probe, batch, seconds)
             self.turns.end(side, world, batch)
 
     def prepare(self, probe: Probe, batch: Batch, references: Sequence[int]) -> list[tuple[TimedSide, World]]:
-        """Draws a probe's meaningful inputs, and which worlds run before it: as in a pair, for a kernel may know its pauses.
+        """Notes a probe's meaningful inputs; draws which worlds run before it: as in a pair, for a kernel may know its pauses.
 
         references: the indices of a pair's reference worlds.
         """
-        if probe.kind == "meaningful":
-            self.draw_meaningful(probe.side, probe.due, batch)
+        meaningful = [slot for slot in self.turns.meaningful if 0 <= slot - batch.first < batch.calls]
+        probe.due.compared.setdefault(MEANINGFUL, []).extend(meaningful)
         other = next(each for each in self.turns.sides if each is not probe.side)
         some = self.chance.sample(references, self.chance.randint(0, len(references)))
         return [(other, other.worlds[number]) for number in some]
 
-    def compare(self) -> None:
-        """Compares the outputs of this round's probes: meaningful ones with the oracle, others first with the baseline's.
+    def draw_meaningful(self, calls: int, batches: int) -> None:
+        """Draws some iterations of a batch of this round again, from the problem's own distribution, if that is due.
 
-        Stale inputs are other draws, so their outputs are far from the baseline's. Those are compared with the oracle.
+        Call it before the first batch of the round.
+        """
+        for due in self.due:
+            due.compared.clear()  # of a round that could not be queued
+        if self.meaningful and (self.hurry or self.chance.random() < SHARE * batches):
+            first = self.chance.randrange(batches) * calls
+            chosen = self.chance.sample(range(first, first + calls), min(MOST_MEANINGFUL, (calls + 1) // 2))
+            self.turns.meaningful = [s for s in chosen if self.turns.exchange.replace(s, DRAWS, [True])]
+            self.meaningful *= bool(self.turns.meaningful)
+
+    def compare(self, timed: Sequence[int]) -> None:
+        """Compares the outputs of this round's probes, and meaningful ones of timed slots: these with the oracle.
+
+        Others are first compared with the baseline's. Stale inputs are other draws, so their outputs are far from those.
 
         Raises:
             Failed: outputs are wrong. It names the side.
         """
         self.turns.stop_all()
+        meaningful = [slot for slot in self.turns.meaningful if slot in timed]
+        self.meaningful -= bool(meaningful)
         for side, due in zip(self.turns.kernels, self.due, strict=True):
+            if exact := meaningful + due.compared.pop(MEANINGFUL, []):
+                side.exchange.require_right(exact, hint=MEANINGFUL)
             for hint, slots in due.compared.items():
-                found = sorted(set(slots))
-                exact, near = (found, []) if hint == MEANINGFUL else ([], found)
-                side.exchange.require_right(exact, beside=near, hint=hint)
+                side.exchange.require_right([], beside=sorted(set(slots)), hint=hint)
             due.compared.clear()
-
-    def draw_meaningful(self, side: TimedSide, due: Due, batch: Batch) -> None:
-        """Draws some iterations of a batch from the problem's own distribution, before arguments are assembled."""
-        places = range(batch.first, batch.first + batch.calls)
-        chosen = self.chance.sample(places, min(MOST_MEANINGFUL, len(places)))
-        fitting = [slot for slot in chosen if side.exchange.replace(slot, DRAWS, [True])]
-        due.meaningful = due.meaningful - 1 if fitting else 0
-        due.compared.setdefault(MEANINGFUL, []).extend(fitting)
 
     # --- ranks that start apart ----------------------------------------------------------------------------------
 
     def _start_apart(self, side: TimedSide, world: World, batch: Batch) -> None:
         """Starts the ranks one after another, in random order."""
         self.turns.stop(side, world)
-        order = list(range(world.ranks))
-        self.chance.shuffle(order)
+        order = self.chance.sample(range(world.ranks), world.ranks)
 
         def before(rank: int) -> None:
             if rank != order[0]:
@@ -261,8 +266,7 @@ class Probes:
             if not found:
                 break
         due.unfit_tries += not replaced and begun < batch.calls
-        if shown:
-            due.replaced -= 1
+        due.replaced -= shown
 
     def _require_honest_counts(self, side: TimedSide, world: World, batch: Batch, begun: int) -> None:
         """Raises Failed if an output was written before its call, or is missing after it.

@@ -313,6 +313,7 @@ class Rounds:
             if len(self.turns.noops(0)) > 1:  # a kernel's, too; else a probe reports their results as written ahead
                 self.turns.compare([], [])
                 self.turns.draw(self.calls * places)
+        self.probes.draw_meaningful(self.calls, places)
         self.turns.wake(Batch(0, self.calls), self.turns.references_now)
         chosen: list[int] = []
         timed: list[int] = []
@@ -325,7 +326,7 @@ class Rounds:
             self.call.raw += pairs if counts else []
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
-        self.probes.compare()
+        self.probes.compare(timed)
         calls = 0 if self.prepared.varies else self.calls  # other shapes are no other offset
         beside = self.turns.compare(chosen, timed, calls)
         self.call.beside += beside if counts and calls else []

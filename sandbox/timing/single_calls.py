@@ -85,6 +85,7 @@ class SingleCalls:
             self.probes.hurry = len(self.pairs) >= wanted
             at_once = max(1, min(most, wanted - len(self.pairs) + self.probes.left(1)))
             self.turns.draw(at_once)
+            self.probes.draw_meaningful(1, at_once)
             timed: list[int] = []
             for place in range(at_once):
                 batch = Batch(place, 1)
@@ -93,7 +94,7 @@ class SingleCalls:
                     continue
                 self.pairs += pairs_of(batch)
                 timed.append(place)
-            self.probes.compare()
+            self.probes.compare(timed)
             self.turns.compare(timed[:1], timed)
 
     def slowed(self, baseline_us: float) -> float | None:

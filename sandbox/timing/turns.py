@@ -123,6 +123,8 @@ class Turns:
         """Rounds of end-to-end timing so far."""
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
+        self.meaningful: list[int] = []
+        """The slots with inputs of the problem's own distribution, if others have upstream's. `Probes.compare` compares them."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
         self._beside_others = False
         self._left_over: bool | None = None
@@ -256,6 +258,7 @@ class Turns:
     def draw(self, count: int, meanwhile: Callable[[], None] | None = None) -> None:
         """Draws fresh iterations for both sides, while every world is stopped. meanwhile(): called while they are drawn."""
         self.stop_all()
+        self.meaningful = []
         self.exchange.draw(count, timed=True, meanwhile=meanwhile)
 
     def check_memory(self) -> None:
@@ -475,10 +478,11 @@ class Turns:
         if not timed:
             self.exchange.discard_outputs()
             return []
+        slots = [slot for slot in slots if slot not in self.meaningful]
         if self._well_compared >= WELL_COMPARED:
             slots = [slot for slot in slots if self.random.random() * SELDOM_COMPARED < 1]
         self._well_compared += len(slots)
-        others = [slot for slot in timed if slot not in slots]
+        others = [slot for slot in timed if slot not in slots and slot not in self.meaningful]
         ran = self._run_references(timed, calls, run or self.timed) if len(self.kernels) > 1 else []
         for side in self.kernels:
             side.exchange.require_right(slots, self.references.exchange.side, others)

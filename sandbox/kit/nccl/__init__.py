@@ -34,7 +34,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache, cached_property
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,7 +50,6 @@ from sandbox.machine.nccl_package import dotted
 _AGREE_S = 5.0
 _GRANULE = 4096
 _TO_HOST = 2
-_CARDS = Path("/dev/infiniband")
 
 
 class Window:
@@ -166,13 +164,6 @@ def compile(
     if (loaded := library().version) != (of := headers.installed().version):
         raise BackendError(f"nccl_device.h is of NCCL {dotted(of)}, and torch has loaded {dotted(loaded)}")
     return cuda.load(given, (*flags, *options), arch, to_cubin)
-
-
-def gin_reason() -> str:
-    """Why kernels cannot use GIN, NCCL's device API for networks, on this machine; empty if a network card is there."""
-    if any(_CARDS.glob("uverbs*")):
-        return ""
-    return f"no GIN here: {_CARDS} has no network card, and GIN works over InfiniBand or RoCE alone"
 
 
 @cache

@@ -264,7 +264,7 @@ class MadeMachine:
         rounds = Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
         if not self.probing:
             for probes in (rounds.probes, rounds.behind_gate.probes, rounds.single_calls.probes):
-                probes.due = [Due() for _ in probes.due]
+                probes.due, probes.meaningful = [Due() for _ in probes.due], 0
         return rounds
 
     def sides_in_order(self, rounds: Rounds, gated: bool = False) -> list[bool]:

@@ -116,18 +116,6 @@ def test_few_probes_of_duels_follow_the_rounds(monkeypatch: pytest.MonkeyPatch) 
     assert noops == [len(found) for found in rounds.call.noop.values()]
 
 
-def test_probe_is_prepared_as_timed_batch_is() -> None:
-    machine = made()
-    rounds = measured(machine)
-    chosen = [
-        order
-        for order in machine.ranks(rounds.turns.contender_side.worlds[0]).orders
-        if isinstance(order, ChooseBatch) and order.count > 1 and not order.noop
-    ]
-    sizes = {order.count for order in chosen[-2 * WANTED_REPLACED :]}
-    assert sizes == {rounds.calls}
-
-
 def test_inputs_of_stopped_rank_come_before_its_start() -> None:
     machine = made()
     rounds = machine.rounds()
@@ -235,9 +223,9 @@ def test_too_high_a_count_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_MEANINGFUL), (False, 0)])
-def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
+def test_timed_batches_have_meaningful_inputs_beside_upstreams(fits: bool, batches: int) -> None:
     machine = made()
-    machine.preset = "paper"
+    machine.preset, machine.oracle.sealed = "paper", False  # without other probes
     machine.oracle.fits = lambda rank, order: fits
     rounds = machine.rounds()
     compared: list[Sequence[int]] = []
@@ -251,8 +239,19 @@ def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
 
     exchange.require_right = note  # type: ignore[method-assign]
     rounds.measure()
-    assert rounds.probes.due[0].meaningful == 0
+    assert rounds.probes.meaningful == 0
     assert sum(map(len, compared)) == MOST_MEANINGFUL * batches
+    assert len(rounds.call.raw) == 24  # they take no pair away
+
+
+def test_more_inputs_are_replaced_in_long_runs() -> None:
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=60))
+    rounds.probes.chance = random.Random(2)
+    rounds.measure()
+    assert (
+        rounds.probes.due[0].tries > WANTED_REPLACED + 1
+    )  # else a kernel that counts them could work ahead afterwards
 
 
 def test_misfit_inputs_are_drawn_in_few_batches() -> None:

@@ -227,10 +227,3 @@ def test_library_fills_in_requirements_as_kit_reads_them(library: nccl_library.L
 def test_call_that_nccl_refuses_raises_in_its_words(library: nccl_library.Library) -> None:
     with pytest.raises(BackendError, match=r"ncclCommWindowRegister: \w+"):
         library.register(0, 0, 4096)
-
-
-def test_gin_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nccl, "_CARDS", tmp_path)
-    assert "no network card" in nccl.gin_reason()
-    (tmp_path / "uverbs0").touch()
-    assert nccl.gin_reason() == ""
