@@ -269,12 +269,16 @@ def random_sizes(seed: int) -> Callable[[], int]:
     return lambda: chosen.randint(1, 9)
 
 
-def broken_off(text: str, after: int) -> Reply:
-    """Returns a reply that ends the connection after `after` bytes of the events, in the middle of the transfer."""
+def broken_off(text: str, after: int, later: bytes = b"") -> Reply:
+    """Returns a reply that ends the connection after `after` bytes of the events, in the middle of the transfer.
+
+    later: an event that follows the one which ends there.
+    """
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
-        line.chunk(events(protocol_of(seen), text)[:after])
+        told = events(protocol_of(seen), text)
+        line.chunk(told[: told.index(b"\n\n", after) + 2] + later if later else told[:after])
 
     return reply
 

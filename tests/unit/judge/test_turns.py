@@ -1,6 +1,7 @@
 """Who is blamed for work out of turn, on simulated worlds: a kernel alone and against another kernel."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from made_kernels import MadeKernel, MadeOracle, noisy, wrong
@@ -51,6 +52,15 @@ def test_work_after_done_is_late(late_cpu_s: float, late: bool) -> None:
         assert "s of CPU time after it had ended its batch" in failed.failure.message
     else:
         rounds.measure()
+
+
+def test_a_quarter_of_uncounted_pairs_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, seen = MadeMachine().rounds().turns, []
+    monkeypatch.setattr(turns, "compare", lambda slots, timed: seen.append([*timed]))
+    for drawn in (0.24, 0.26):
+        monkeypatch.setattr(turns, "random", SimpleNamespace(random=lambda drawn=drawn: drawn))
+        turns.compare_seldom([1], range(2))
+    assert seen == [[0, 1], []]
 
 
 def test_kernel_that_cannot_be_stopped_is_not_timed() -> None:

@@ -131,8 +131,11 @@ async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) 
     assert len(model_server.seen) == 5
 
 
-async def test_broken_connection_continues_where_it_ended(model_server: ModelServer) -> None:
-    model_server.replies = [broken_off(KERNEL, 350), streamed(KERNEL)]
+@pytest.mark.parametrize(
+    ("after", "later"), [(350, b""), (200, b'data: {"choices": [{"delta": {"reasoning_content": "hmm"}}]}\n\n')]
+)
+async def test_broken_connection_continues_where_it_ended(model_server: ModelServer, after: int, later: bytes) -> None:
+    model_server.replies = [broken_off(KERNEL, after, later), streamed(KERNEL)]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "kernel"
     assert "def solution(x)" in answer.source
