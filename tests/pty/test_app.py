@@ -49,7 +49,9 @@ def kernel(paths: Paths) -> Path:
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 
 
-def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
+def test_saved_kernel_is_judged_until_a_signal(kernel: Path, number: signal.Signals) -> None:
+    """A kernel that is saved from outside is judged on the screen; a signal then restores the terminal and leaves no process."""
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
@@ -60,16 +62,6 @@ def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
         other.write_text(WRONG)
         os.replace(other, kernel)
         app.shows("✗ WRONG", "[0, 5]", "rank 1 ✗")
-        children = descendants(app.process.pid)
-        app.process.send("\x11")  # ctrl+q
-        assert app.ends() == 0
-        all_end(children)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
-def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
-    with Screen("screens", "13") as app:
-        app.shows("started)")
         children = descendants(app.process.pid)
         assert len(children) >= 3  # the referee and two worlds
         app.process.kill(number)
