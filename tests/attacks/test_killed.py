@@ -165,6 +165,7 @@ def test_killed_app_leaves_no_process_and_whole_journals(app: App, kernel: Path,
     app.until(lambda: can_be_locked(paths.workspace), "the workspace stays locked")
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("number", moments(6, 3, long=2))
 def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, number: int) -> None:
     app.until(lambda: bool(app.referees()), "no referee")

@@ -17,6 +17,7 @@ def hidden(text: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_a_fault_gets_its_verdict_and_says_why(another_referee):
     referee = another_referee(**{thunderkittens.VARIABLE: str(HEADERS)})
     for name in sorted(FAULTS.keys() - NEED_NVRTC):

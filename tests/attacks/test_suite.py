@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.attacks.attack_suite import TWIN, read_catalogue, read_kernels
 from sandbox.protocol.verdict import Verdict
@@ -34,6 +36,7 @@ def solution(tensor):
 """
 
 
+@pytest.mark.further
 def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
     """Counter-check of the suite: without a jail the probes and the bait do find something."""
     setting = without_jail.setting("allreduce")

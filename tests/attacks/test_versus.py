@@ -44,6 +44,7 @@ def told(referee, kernel: str, rival: str) -> events.Result:
     pytest.skip("the machine is too noisy to say which kernel is faster")
 
 
+@pytest.mark.further
 def test_quicker_one_is_faster_also_on_other_side(referee):
     result = told(referee, SLOW, QUICK)
     assert result.outcome == "slower"

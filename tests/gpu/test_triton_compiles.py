@@ -101,7 +101,7 @@ def test_every_triton_text_is_here():
 @pytest.mark.parametrize(
     ("path", "kernel", "types", "constants"),
     [
-        pytest.param(*each, id=each[1], marks=[pytest.mark.further] * each[1].startswith("gradients_"))
+        pytest.param(*each, id=each[1], marks=[pytest.mark.further] * each[1].startswith(("gradients_", "product")))
         for each in KERNELS
     ],
 )

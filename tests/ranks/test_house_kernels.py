@@ -128,6 +128,7 @@ def judge(
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_the_judge_passes_it(judge):
     """One problem suffices: the test above covers repeated calls, and the judge's steps are the same for all."""
     result = judge(load_catalogue().find("gemm_allreduce"), 1).result

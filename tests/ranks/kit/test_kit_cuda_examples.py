@@ -80,7 +80,7 @@ def run_collectives(rank: int, world: int) -> None:
     check_calls(_example(ONE_SHOT), "all_reduce", (world * 3, 20), torch.bfloat16, rank, world, TURNS)
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("world", [3, *(pytest.param(world, marks=pytest.mark.further) for world in (1, 2, 4))])
 def test_collective_examples(worlds, world):
     worlds.run(run_collectives, world)
 

@@ -9,7 +9,7 @@ from benchmarks.clock_model.noise import CONTENTION, MODELS, QUIET, make
 from benchmarks.clock_model.table import conclude, differences, histories, identical
 from benchmarks.clock_model.trial import Case, trial
 
-RUNS = 300
+RUNS = 150
 """Simulated runs of each case."""
 
 
