@@ -1,5 +1,6 @@
 """The correctness check on simulated worlds: each fault of a kernel in loading or checking leads to its verdict."""
 
+import itertools
 import signal
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -358,8 +359,10 @@ def test_first_calls_that_compute_have_twice_as_long(busy: float, verdict: Verdi
     assert correctness_check(machine).judge()[0] is verdict
 
 
-def test_a_first_call_is_extended_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = of_kernel(Fault(Kind.GO), cpu_share=1.0, begun=lambda rank, calls: 1)
+@pytest.mark.parametrize("step", [0, 100])  # of a count that the kernel may forge
+def test_a_first_call_is_extended_once_only(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    counts = itertools.count(1, step)
+    machine = of_kernel(Fault(Kind.GO), cpu_share=1.0, begun=lambda rank, calls: next(counts))
     correctness = correctness_check(machine)
     waits: list[float] = []
     await_done = correctness.exchange.await_done
