@@ -2,13 +2,16 @@
 
 import asyncio
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from forked_programs import COMMAND_LINE
 from scripted_referee import COMMAND as SCRIPTED
 from waiting import PATIENCE_S
 
@@ -25,9 +28,6 @@ from problems.catalogue import load_catalogue
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
     pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
 
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 RIGHT = """import torch.distributed as dist
 
@@ -39,23 +39,28 @@ def solution(tensor):
 
 
 @asynccontextmanager
-async def serving(*options: str) -> AsyncIterator[Client]:
-    """Yields a client of `pkb-arena mcp`, which runs in a process of its own."""
-    command = ["-P", "-m", "screens.main", "mcp", *options]
-    server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+async def serving(referee: Sequence[str], *options: str) -> AsyncIterator[Any]:
+    """Yields a client of `pkb-arena mcp`, which runs in a process of its own. referee: the command that starts its referee."""
+    from mcp.client import Client  # here, because its import takes a second in every process that collects tests
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    command = ["-P", "-c", COMMAND_LINE, "mcp", *options]
+    environment = os.environ | {"PKB_TEST_REFEREE": json.dumps(referee)}
+    server = StdioServerParameters(command=sys.executable, args=command, env=environment)
     async with asyncio.timeout(PATIENCE_S), Client(stdio_client(server)) as client:
         yield client
 
 
-async def told(client: Client, tool: str, **arguments: object) -> str:
+async def told(client: Any, tool: str, **arguments: object) -> str:
     result = await client.call_tool(tool, arguments)
     return "".join(getattr(content, "text", "") for content in result.content)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail", "small_budget")
-async def test_client_repairs_failing_kernel_and_passes(paths: Paths):
-    async with serving("--device", "cpu", "--world", "2", "--preset", "tiny", "--dtype", "float32") as client:
+async def test_client_repairs_failing_kernel_and_passes(paths: Paths, shared_referee: Any):
+    options = ("--device", "cpu", "--world", "2", "--preset", "tiny", "--dtype", "float32")
+    async with serving(shared_referee.command, *options) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {"list", "show", "new", "compile", "run", "history", "kit_docs"}
         assert "1  allreduce" in await told(client, "list", category="collective")

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from forked_programs import CommandLine, answer_of, fails
+from forked_programs import COMMAND_LINE, CommandLine, answer_of, fails
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
@@ -102,10 +103,11 @@ def test_missing_provider_is_exit_code_and_way_on(
 
 
 @pytest.mark.slow
-def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path) -> None:
-    command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
+def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path, shared_referee: Any) -> None:
+    command = [sys.executable, "-P", "-c", COMMAND_LINE, "sweep", "--players", "baseline", "--problems", "1-8"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"PKB_TEST_REFEREE": json.dumps(shared_referee.command)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     eventually(lambda: (paths_in(home).sweeps / "c.jsonl").exists() and lines(home, "result"))
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=PATIENCE_S)
@@ -151,7 +153,7 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
         eventually(lambda: found.extend(filter(there, sweeps.rows())) or found)
         return found[0]
 
-    name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 2 --rounds 1")
+    name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 1 --rounds 1")
     assert name == "mine"
     stop_sweep(row(lambda each: each.place == "running" and each.what.endswith(" baseline")))
     stopped = row(lambda each: each.place == "stopped")
