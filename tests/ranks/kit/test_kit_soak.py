@@ -1,4 +1,4 @@
-"""The soak test of the kit: its blocks are right on CPU ranks, and it finds a block with a race or a wrong result."""
+"""The soak test of the kit: its blocks are right on CPU ranks, and it finds a block with a race."""
 
 import random
 import re
@@ -11,7 +11,7 @@ import torch
 
 import sandbox.kit.blocks as blocks_of_kit
 from benchmarks.kit_soak import blocks, device_blocks, layers
-from benchmarks.kit_soak.soak import Block, Call, apart, pattern, soak, unequal
+from benchmarks.kit_soak.soak import Call, pattern, soak, unequal
 from benchmarks.tables import kit_soak
 from benchmarks.tables.kit_soak import SoakRow, conclude
 from sandbox.kit.symmetric_memory.team import Team
@@ -101,33 +101,6 @@ def without_barrier(team: Team, number: int, chance: random.Random) -> Call:
     return call
 
 
-def one_wrong_call(rank: int, world: int) -> list[tuple[int, int]]:
-    """Soaks blocks that are wrong in one element of one call: by 1, NaN or infinity."""
-    made = [0]
-
-    def wrong_with(value: float) -> Block:
-        def block(team: Team, number: int, chance: random.Random) -> Call:
-            given = pattern(rank, number, (40,), torch.float32, torch.device("cpu"))
-            expected, room = given.double(), 1e-3 + 1e-3 * given.double().abs()
-
-            def call() -> torch.Tensor:
-                made[0] += 1
-                found = given.clone()
-                if made[0] == 77:
-                    found[3] += value
-                return apart(found, expected, room)
-
-            return call
-
-        return block
-
-    results = []
-    for value in (1.0, float("nan"), float("inf")):
-        made[0] = 0
-        results.append(soak(wrong_with(value), 1000, 200, seed=3))
-    return results
-
-
 def races(rank: int, world: int) -> tuple[int, int]:
     return soak(without_barrier, 0, 300, seed=5)
 
@@ -137,10 +110,6 @@ def test_a_barrier_that_is_missing_is_found(worlds) -> None:
     found = worlds.run(races, 2)
     assert sum(wrong for wrong, _ in found) > 0
     assert any(first >= 0 for _, first in found)
-
-
-def test_one_wrong_element_in_one_call_is_found(worlds) -> None:
-    assert worlds.run(one_wrong_call, 1) == [[[1, 1064]] * 3]
 
 
 def test_wrong_or_unfinished_row_is_fault() -> None:

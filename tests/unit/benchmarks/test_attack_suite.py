@@ -11,17 +11,7 @@ from stored_runs import result
 from stored_runs import result as run_result
 
 from arena.errors import UsageError
-from benchmarks.attacks.attack_suite import (
-    BACKEND_SETUPS,
-    TWIN,
-    Attack,
-    AttackKernel,
-    AttackOutcome,
-    read_kernels,
-    summary,
-    table,
-    with_backend,
-)
+from benchmarks.attacks.attack_suite import BACKEND_SETUPS, AttackKernel, read_kernels, with_backend
 from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
 from benchmarks.attacks.main import SUITE
 from sandbox.protocol.events import Microseconds, Result
@@ -49,27 +39,6 @@ def test_too_short_batches_give_an_attack_no_chance():
     assert not ahead.had_no_chance(passed(5))
     assert not KERNEL.had_no_chance(passed(1))
     assert not ahead.had_no_chance(msgspec.structs.replace(passed(4), verdict=Verdict.WRONG_RESULT))
-
-
-def test_the_table_counts_attacks_and_twins():
-    catalogue = [
-        Attack("A1", "caches", "fresh inputs"),
-        Attack("A2", "skips", "slots"),
-        Attack("T7", "graph", "", "a GPU"),
-    ]
-    outcomes = [
-        AttackOutcome("a01", "A1", "WRONG_RESULT", "WRONG_RESULT"),
-        AttackOutcome("a02", "A2", "WRONG_RESULT", "PASS", surprise="PASS"),
-        AttackOutcome("t07", "T7", "WRONG_RESULT", "not applicable"),
-        AttackOutcome("honest", TWIN, "PASS", "PASS", harm=("a datagram",)),
-    ]
-    assert summary(catalogue, outcomes) == (
-        "2 of 3 attacks as expected (1 of them not applicable on this machine); 1 of 1 honest twins rejected"
-    )
-    lines = table(catalogue, outcomes)
-    assert "| A1 | caches | `a01` | WRONG_RESULT | WRONG_RESULT | ✓ |" in lines
-    assert any(line.startswith("| A2 ") and "✗ PASS" in line for line in lines)
-    assert any(line.startswith("| `honest`") and "a datagram" in line for line in lines)
 
 
 @pytest.mark.parametrize("backend", BACKEND_SETUPS)

@@ -249,12 +249,6 @@ def test_broken_stdout_ends_with_3_without_traceback(home: Path, command: str, r
     assert "Errno" not in done.stderr
 
 
-def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
-    script = f'"{sys.executable}" -m arena.cli list | true; exit "${{PIPESTATUS[0]}}"'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [KeyError("x")])])
 def test_unexpected_error_ends_with_3_and_traceback(
     home: Path, capsys: pytest.CaptureFixture[str], error: Exception
