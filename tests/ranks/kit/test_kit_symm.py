@@ -64,8 +64,10 @@ def views(rank: int, world: int) -> None:
         assert torch.equal(symm.peers(whole.T)[peer], expected.T)
     square = symm.stage(_pattern(rank, (4, 4), torch.float32), tag="square")
     symm.barrier()
-    for view in (square, square.T, square):  # of one address, type and shape
-        assert [peer.stride() for peer in symm.peers(view)] == [view.stride()] * world
+    for view in (square, square.T, square, square[:2], square.view(torch.int32)):  # of one address
+        found = [(peer.shape, peer.stride(), peer.dtype) for peer in symm.peers(view)]
+        assert found == [(view.shape, view.stride(), view.dtype)] * world
+        symm.peers(view).clear()  # the caller's own list
 
 
 def outputs_in_a_ring(rank: int, world: int) -> None:

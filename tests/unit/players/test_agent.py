@@ -201,8 +201,11 @@ async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
                 await JudgeAccess(engine, task, "model:m").start()
             with pytest.raises(MachineError, match="jail"):
                 await JudgeAccess(engine, task, "model:m").judge(Kernel("pass"), "kernel.py")
-        access = JudgeAccess(engine, task, "model:m", unsafe=True)
+        said: list[str] = []
+        access = JudgeAccess(engine, task, "model:m", unsafe=True, warn=said.append)
         await access.start()
+        access.warn("the trace is incomplete")
+        assert said == ["the trace is incomplete"]
         found = (await access.judge(Kernel("pass"), "kernel.py")).report
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")
         with pytest.raises(UsageError, match="sizes do not fit"):

@@ -145,7 +145,7 @@ def test_motions(before: str, keys: str, then: str) -> None:
         ("¦abc", "4rx", "¦abc"),
         ("a¦bc", "r<enter>", "a\n¦c"),
         ("¦a\n  b\nc", "J", "a¦ b\nc"),
-        ("¦a\nb\nc", "3J", "a b¦ c"),
+        ("¦a\nb\nc\nd", "3J", "a b¦ c\nd"),
         ("¦f(\n  )", "J", "f(¦)"),
         ("¦one two", "yiw$p", "one twoon¦e"),
         ("¦one two", "ywP", "one¦ one two"),
