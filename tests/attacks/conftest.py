@@ -34,9 +34,9 @@ ALSO_SHOWN = {
         "A18 T27",  # tests/unit/memory/test_slots.py
         "A21 A22",  # tests/unit/referee/test_labels.py
         "T14",  # tests/unit/timing/test_random_effects.py
-        "T15 T17 T24 T29 T30 T32",  # tests/unit/judge: test_clocks, test_rounds, test_exchange, test_priorities, ...
+        "T11 T12 T15 T17 T20 T24 T29 T30 T31 T32",  # tests/unit/judge: test_clocks, test_rounds, test_exchange, test_turns, ...
         "T21",  # tests/unit/rank/test_problem_arguments.py
-        "H5 H17 T22 T26",  # tests/unit/jail and tests/unit/worlds/test_stopping.py
+        "H5 H17 T22 T26 T28",  # tests/unit/jail and tests/unit/worlds/test_stopping.py
         "H11 H25",  # named in test_attacks_on_the_host.py and test_killed_referee.py
         "H21",  # tests/unit/referee/test_messages.py
     )
