@@ -183,6 +183,7 @@ def test_clock_of_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch)
     found.arm(found.contender)
     order: list[str] = []
     for owner, name in (
+        (found.contender.wires, "require_silence"),
         (machine.clock, "perf_counter_ns"),
         (found.contender.wires, "release"),
         (found.contender.processes, "resume"),
@@ -190,7 +191,7 @@ def test_clock_of_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch)
         call = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *_, name=name, call=call: (order.append(name), call())[1])
     found.contender.go()
-    assert order == ["perf_counter_ns", "release", "resume"]
+    assert order == ["require_silence", "perf_counter_ns", "release", "resume"]
 
 
 def test_discarding_compares_nothing_on_any_side() -> None:
