@@ -29,7 +29,7 @@ _CODEX = """codex exec --skip-git-repo-check --sandbox danger-full-access --mode
 -c 'model_providers.arena={name="arena",base_url="{endpoint}",env_key="ARENA_KEY",wire_api="responses"}'
 -c 'mcp_servers.arena={command="{python}",args=["-I","-S","{bridge}","stdio","{socket}"],tool_timeout_sec=7200}' -"""
 _MINI = """mini --model openai/{model} --task 'Read the file {task} and do what it says.' --yolo --exit-immediately
---cost-limit 0 --output /tmp/trajectory.json"""
+--cost-limit 0 --config mini.yaml --config environment.timeout=7200 --output /tmp/trajectory.json"""
 _AIDER = """aider --model openai/{model} --message-file {task} --yes-always --no-git --no-check-update --no-show-release-notes
 --no-show-model-warnings --analytics-disable --no-suggest-shell-commands --no-detect-urls --no-pretty --auto-test
 --test-cmd '$PKB_ARENA_RUN kernel.py' kernel.py"""
@@ -53,7 +53,7 @@ _OPENCODE: dict[str, Any] = {
     "autoupdate": False,
     "share": "disabled",
 }
-_OPENAI = {"OPENAI_API_BASE": "{endpoint}", "OPENAI_API_KEY": NO_KEY}
+_OPENAI = {"OPENAI_API_BASE": "{endpoint}", "OPENAI_API_KEY": NO_KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
 
 BUILT_IN = {
     "claude-code": AgentSettings(
