@@ -29,7 +29,8 @@ _C_SOURCE = (
 _WRITES = "A kernel may write in its private /tmp only: see tempfile."
 
 _MODULE = re.compile(r"No module named '([\w.]+)'(; '\w+' is not a package)?")
-_NO_FILE = re.compile(r"FileNotFoundError: .*?: b?'([^'\n]*)'|OSError: (\S+\.so[\d.]*): cannot open shared object file")
+_NO_LIBRARY = r"OSError: (\S+\.so[\d.]*): cannot open shared object file"
+_NO_FILE = re.compile(rf"FileNotFoundError: (?:.*?: b?['\"])?([^'\"\n]*)(?:['\"]| not found)|{_NO_LIBRARY}")
 
 _ON_CPU_RANKS = re.compile(
     r"not compiled with CUDA|has no attribute '_cuda|requires CUDA|dummy base class|No CUDA GPUs|no NVIDIA (?:driver|GPU)"
@@ -67,10 +68,8 @@ _SAID: tuple[tuple[str, str], ...] = (
      f"A kernel has no network. If it needs a file, {_FOLDER}."),
     (r"(?i)gloo\b.{0,60}(?:not support|unsupported|not implemented)|Cannot use ReduceOp\.\w+ with Gloo",
      "CPU ranks communicate over gloo, which lacks this operation. Build it from all_reduce, all_gather, send and recv."),
-    (
-        r"a AsyncCollectiveTensor",
-        "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives.",
-    ),
+    (r"a AsyncCollectiveTensor",
+     "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives."),
     (r"returned an? \w*Work\b", "Return the tensor, not the handle of the collective: call wait() on the handle first."),
     (r"returned an? (?:coroutine|generator|async_generator)", "Define solution with def, without async and yield."),
     (r"shares memory with the argument", "Copy the argument first: clone() returns a fresh tensor."),

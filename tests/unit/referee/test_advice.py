@@ -49,7 +49,7 @@ def said_on(kind: str, text: str, kernel: Kernel | str = PASSES, line: int = 0, 
         ("LOAD_FAILED", "IndexError: list index out of range\n    N = int(sys.argv[1])", "gets no command line"),
         ("LOAD_FAILED", "EOFError: EOF when reading a line", "no terminal"),
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'kernel.cu'", "into a string"),
-        ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: '/x/tune.json'", "parent / 'tune.json'"),
+        ("LOAD_FAILED", "FileNotFoundError: /x/tune.csv not found.", "parent / 'tune.csv'"),
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'ninja'\nsubprocess.py", "program ninja is not"),
         ("LOAD_FAILED", "OSError: libmine.so: cannot open shared object file: No such file", "parent / 'libmine.so'"),
         ("RAISED", "OSError: [Errno 30] Read-only file system: '/work/log'", "private /tmp"),
@@ -126,7 +126,7 @@ def test_a_folder_gets_advice_on_its_own_files() -> None:
     folder = Kernel("from reduce import total\n", {"reduce.py": b"from .ops import total\n", "tune.json": b"{}"})
     mixed = said_on("LOAD_FAILED", "ImportError: attempted relative import with no known parent package", folder)
     assert "`from .module import ...`" in mixed
-    assert "working folder" in said_on("LOAD_FAILED", "FileNotFoundError: No such file: 'tune.json'", folder)
+    assert "working folder" in said_on("LOAD_FAILED", 'FileNotFoundError: No such file: "tune.json"', folder)
     assert "neither in the kernel's folder" in said_on("LOAD_FAILED", "No module named 'einops'", folder)
 
 
