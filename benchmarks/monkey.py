@@ -17,7 +17,7 @@ import click
 from arena.cli.output import print_line, say
 from arena.paths import ROOT, module_command, module_environment, paths_in
 from arena.settings import Settings, save_settings
-from benchmarks.app.inspected import INSPECTED_TO
+from benchmarks.app.inspected import INSPECTED_TO, UNASKED
 from benchmarks.app.terminal import Terminal
 from sandbox.protocol.verdict import ExitCode
 
@@ -26,7 +26,7 @@ _KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "ente
 _TEXT = [*_KERNEL, "rest", "enter", "pause"]  # restores a draft
 OPENINGS: dict[str, tuple[list[str], str]] = {
     "picker": ([], "Parallelism"),
-    "kernel": (_KERNEL, "kernel.py"),
+    "kernel": ([*_KERNEL[:3], "type 1", *_KERNEL[4:]], "kernel.py"),
     "duel": ([*_TEXT, "f8", "await enter starts", "enter", "await submit"], "submit"),
     "model": ([*_TEXT, "f7", "await enter starts", "enter", "await stop"], "stop"),
     "sweep": (["type c"], "monkey"),
@@ -39,6 +39,8 @@ SESSION_S = 180.0
 """The app is started again after this time, so that a failing sequence can be made short."""
 LISTED = 40
 """Steps that are printed."""
+OFTEN_ON = {"kernel": ["f11", "f1", "ctrl+f", "ctrl+p", "escape", "f11", "paste 5", "size 60x18", "size 160x45"]}
+"""Steps that are every second one: they open and close what lies above a screen while it measures."""
 HABIT = 0.15
 """Share of the turns at which a habit comes instead of a single step."""
 REOPEN = 40
@@ -200,6 +202,8 @@ class App:
             report = self.report.read_text(encoding="utf-8")
             last = report.strip().splitlines()[-1]
             return f"{last} at {_places(report, last_first=True)}; whole: {self._kept(report)}"
+        if code == UNASKED:
+            return "ended, which nothing asked for"
         return f"exit code {code}" if code not in (None, 0, ExitCode.INTERRUPTED) else ""
 
     @property
@@ -287,7 +291,9 @@ def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[lis
     while not fault and not app.left and time.monotonic() < deadline:
         if turn % REOPEN == 0:
             fault = app.open(steps)
-        turns = habit(rng) if turn % REOPEN == 0 or rng.random() < HABIT else [step(rng)]
+        often = OFTEN_ON.get(screen, []) if rng.random() < 0.5 else []
+        single = rng.choice(often) if often else step(rng)
+        turns = habit(rng) if turn % REOPEN == 0 or rng.random() < HABIT else [single]
         turn += 1
         for each in turns:
             if not app.left:
@@ -319,7 +325,7 @@ def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> li
 def prepare(folder: Path, screen: str) -> subprocess.Popen[str] | None:
     """Writes settings, a sweep for its screen, and starts a model that writes without end for the others."""
     paths, served = paths_in(folder), None
-    save_settings(Settings(device="cpu", world=2, seconds=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, seconds=2.5 if screen in OFTEN_ON else 0.1), paths)
     if screen == "sweep":
         players, sizes = ["--players", "baseline,house"], ["--problems", "1,2", "--preset", "tiny", "--one-size"]
         command = ["sweep", *players, *sizes, "--rounds", "0", "--name", "monkey"]

@@ -1,10 +1,14 @@
-"""The app, as `screens.main` starts it: SIGUSR1 writes to INSPECTED_TO what its screens, queues and tasks wait for."""
+"""The app, as `screens.main` starts it, with an exit code of its own for an end that nothing asked for.
+
+SIGUSR1 writes to INSPECTED_TO what its screens, queues and tasks wait for.
+"""
 
 import asyncio
 import os
 import signal
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +20,8 @@ from screens.main import main
 
 INSPECTED_TO = "PKB_INSPECTED_TO"
 """The environment variable with the file's path."""
+UNASKED = 70
+"""The exit code of an app that ended without an error although nothing called its `exit`."""
 _APP = """_size _resize_event _resize_timer _batch_count _exit _away _keys _in_turn _typed_into _in_preparation _collects
 _vanished_at _message_queue _next_callbacks"""
 _SCREEN = """_size is_attached is_mounted is_running _closing _closed stack_updates _layout_required _scroll_required
@@ -72,6 +78,27 @@ def _write(number: int, frame: FrameType | None) -> None:
     Path(os.environ[INSPECTED_TO]).write_text(text, encoding="utf-8")
 
 
+def run(start: Callable[[], None]) -> None:
+    """Starts an app.
+
+    Raises:
+        SystemExit: it ended; with UNASKED if it ended without an error and without a call of its `exit`.
+    """
+    asked, leave = [], App.exit
+
+    def noting_exit(app: App[Any], *arguments: Any, **named: Any) -> None:
+        asked.append(app)
+        leave(app, *arguments, **named)
+
+    App.exit = noting_exit  # type: ignore[method-assign, assignment]
+    try:
+        start()
+    except SystemExit as end:
+        if end.code or asked:
+            raise
+    sys.exit(0 if asked else UNASKED)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, _write)
-    main()
+    run(main)

@@ -1,14 +1,28 @@
 """Random keys, pastes and sizes in the real app."""
 
-import pytest
+import asyncio
 
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+
+from benchmarks.app.inspected import UNASKED, run
 from benchmarks.monkey import OPENINGS
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1000)]
 
-
+@pytest.mark.long
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("screen", OPENINGS)
 def test_ten_minutes_of_random_keys(run_benchmark, screen: str) -> None:
     played = run_benchmark("monkey", "--screen", screen, "--minutes", "10", "--shorten", "60", timeout=900)
-    assert played.returncode == 0, played.stdout
-    assert "went on" in played.stdout
+    assert (played.returncode, "went on" in played.stdout) == (0, True), played.stdout
+
+
+def test_an_end_without_being_asked_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancel(pilot: Pilot[None]) -> None:
+        pilot.app.call_later(lambda: asyncio.current_task().cancel())  # type: ignore[union-attr]
+
+    monkeypatch.setattr(App, "exit", App.exit)
+    with pytest.raises(SystemExit) as end:
+        run(lambda: App[None]().run(headless=True, auto_pilot=cancel))
+    assert end.value.code == UNASKED
