@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.clock_model.noise import CONTENTION, MODELS, QUIET, make
-from benchmarks.clock_model.table import conclude, differences, histories, identical
+from benchmarks.clock_model.table import conclude, differences, either_clock, histories, identical
 from benchmarks.clock_model.trial import Case, trial
 
 RUNS = 150
@@ -32,6 +32,10 @@ def test_known_differences_are_inside_and_called(noises):
     assert conclude(rows).sound, [row for row in rows if row.fault]
     assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5)
     assert all(row.called >= 0.98 for row in rows if row.difference == 9.0)
+
+
+def test_either_clock_calls_identical_code_in_one_percent():
+    assert np.mean([row.wrong for row in either_clock(RUNS, [QUIET], [2])]) <= 0.01
 
 
 def test_earlier_runs_narrow_the_interval():

@@ -16,12 +16,8 @@ NOISY = Interval(1.0, 0.6, 1.7)
     ("call", "device", "word", "clock"),
     [
         (EVEN, None, "even", "call"),
-        (EVEN, FASTER, "even", "call"),
-        (EVEN, Interval(1.03, 1.01, 1.05), "even", "call"),
-        (NOISY, EVEN, "even", "device"),
         (NOISY, FASTER, "faster", "device"),
         (NOISY, NOISY, "too noisy", "call"),
-        (SLOWER, NOISY, "slower", "call"),
         (None, FASTER, "faster", "device"),
         (None, None, "", ""),
     ],
@@ -47,9 +43,9 @@ def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, cloc
             "0.95× slower by device time [0.93, 0.97]; end-to-end no difference shown: 0.95× [0.895, 1.004], detects 9 %",
         ),
         (
-            Interval(1.01, 0.96, 1.06),
+            Interval(0.99, 0.94, 1.04),  # leans too little to the same side
             Interval(0.98, 0.965, 0.995),
-            "same speed end-to-end 1.01× [0.96, 1.06], detects 8 %; device time 0.98× [0.96, 0.99] (slower)",
+            "same speed end-to-end 0.99× [0.94, 1.04], detects 8 %; device time 0.98× [0.96, 0.99] (slower)",
         ),
         (SLOWER, None, "0.80× slower end-to-end [0.75, 0.85]"),
         (SLOWER, NOISY, "0.80× slower end-to-end [0.75, 0.85]; device time too noisy"),
