@@ -198,8 +198,9 @@ class Rounds:
         if call is None or not self._leads(call):
             return
         baseline_us = self.call.medians()[0] or 0.0
-        self.single_calls.measure(self.pairs, self.seconds, (call, baseline_us))
-        contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
+        lead = call, baseline_us, self.probes.proven or self.calls == 1
+        self.single_calls.measure(self.pairs, self.seconds, lead)
+        contradicted = self.single_calls.contradict(*lead)
         if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
             self.unconfirmed = Unconfirmed(call, baseline_us, alone)

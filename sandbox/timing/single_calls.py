@@ -22,6 +22,9 @@ LEAST_SINGLE_PAIRS, SINGLE_PAIRS, DRAWN_AT_ONCE = 8, 24, 24
 them at once. Simulated kernels that save nothing in single calls had 8 pairs that confirm a lead in 0.2 % of runs."""
 MOST_SINGLE_PAIRS, MORE_SECONDS = 96, 1.0
 """If the pairs do not decide, SINGLE_PAIRS more are timed repeatedly: up to this many in total, and for this many seconds."""
+HOPELESS = 2.0
+"""Pairs end early if their noise would still be this factor above what they must show. A kernel that saves nothing in single
+calls then keeps no more leads than with all pairs (simulated)."""
 SECONDS = 8.0
 """Slow calls: after this many seconds no pair starts if there are LEAST_SINGLE_PAIRS."""
 RESAMPLES = 400
@@ -55,19 +58,19 @@ class SingleCalls:
         self.pairs: list[Pair] = []
 
     def measure(
-        self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], lead: tuple[Interval, float]
+        self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], lead: tuple[Interval, float, bool]
     ) -> None:
-        """Times the pairs until they decide about a lead.
+        """Times the pairs until they decide about a lead, or until more of them could not.
 
-        pairs_of(batch): times a batch on both sides; seconds: per call on (the baseline's, the contender's) side; lead: call
-        and baseline_us as for `contradict`.
+        pairs_of(batch): times a batch on both sides; seconds: per call on (the baseline's, the contender's) side; lead: as for
+        `contradict`.
 
         Raises:
             Failed, OutputsLost, WorldFailed, Deadline: as `Rounds.measure`.
         """
         started = self.turns.timer.monotonic()
         self._measure(LEAST_SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
-        if self.confirm(*lead):
+        if self.confirm(*lead[:2]):
             return
         self._measure(SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
         until = self.turns.timer.monotonic() + MORE_SECONDS
@@ -129,9 +132,12 @@ class SingleCalls:
         low, middle, high = baseline_us / np.maximum(baseline_us - saved, LEAST_SHARE * baseline_us)
         return Interval(float(middle), float(low), float(high))
 
-    def decide(self, call: Interval, baseline_us: float) -> bool:
-        """Whether the pairs so far show that single calls save time, or that they do not save enough for this lead."""
-        return self._saves(call) or self._excludes(call, baseline_us)
+    def decide(self, call: Interval, baseline_us: float, proven: bool) -> bool:
+        """Whether the pairs so far show that single calls save time, or not enough for this lead, or that more are useless."""
+        less = math.sqrt(len(self.pairs) / MOST_SINGLE_PAIRS) / HOPELESS
+        shows = less * self._noise_us(call, MIDDLE) < _saved_by(call.median, baseline_us)
+        useless = proven and not shows and less * self._noise_us(call, QUICK) >= _needed(call, baseline_us)
+        return useless or self._saves(call) or self._excludes(call, baseline_us)
 
     def contradict(self, call: Interval, baseline_us: float, proven: bool) -> bool:
         """Whether single calls contradict a lead of batches of many calls.
@@ -145,7 +151,7 @@ class SingleCalls:
         """
         if self._excludes(call, baseline_us):
             return True
-        if self._saves(call) or (proven and not self._would_show(call, baseline_us)):
+        if self._saves(call) or (proven and self._noise_us(call, MIDDLE) >= _saved_by(call.median, baseline_us)):
             return False
         if not proven and max(call.median, 1 / call.median) > LARGE:
             return True
@@ -153,9 +159,9 @@ class SingleCalls:
 
     def confirm(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls show that they save what this lead needs. baseline_us: as for `contradict`."""
-        return len(self.pairs) >= LEAST_SINGLE_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(
-            call, baseline_us
-        )
+        if len(self.pairs) < LEAST_SINGLE_PAIRS:
+            return False
+        return self._leader_saves(call, MIDDLE, TAIL) >= _needed(call, baseline_us)
 
     def _excludes(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls save less than the lead needs."""
@@ -165,13 +171,16 @@ class SingleCalls:
         quick = self._leader_saves(call, QUICK, 1 - TAIL)
         return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
 
-    def _would_show(self, call: Interval, baseline_us: float) -> bool:
-        """Whether the whole lead exceeds the noise of the slower side's single calls, which gains nothing by it."""
+    def _noise_us(self, call: Interval, share: float) -> float:
+        """Half width in microseconds of what a single call saves if both sides have the slower side's noise.
+
+        That side gains nothing by it. share: the quantile of calls.
+        """
         chance = np.random.default_rng(0)
         times = np.array([pair.baseline_us if call.low > 1 else pair.contender_us for pair in self.pairs])
-        medians = np.median(chance.choice(times, (RESAMPLES, len(times))), axis=1)
-        low, high = np.quantile(medians, [TAIL, 1 - TAIL])
-        return bool(math.sqrt(2) * (high - low) / 2 < _saved_by(call.median, baseline_us))
+        found = np.quantile(chance.choice(times, (RESAMPLES, len(times))), share, axis=1)
+        low, high = np.quantile(found, [TAIL, 1 - TAIL])
+        return float(math.sqrt(2) * (high - low) / 2)
 
     def _saves(self, call: Interval) -> bool:
         """Whether single calls show that the leading side saves time."""

@@ -135,17 +135,24 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
     makes.pairs.clear()
     makes.confirm = lambda *lead: False  # type: ignore[method-assign]
     makes.decide = lambda *lead: len(makes.pairs) > SINGLE_PAIRS  # type: ignore[method-assign]
-    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0))
+    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0, True))
     assert SINGLE_PAIRS < len(makes.pairs) <= 2 * SINGLE_PAIRS
     makes.decide = lambda *lead: False  # type: ignore[method-assign]
-    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0))
+    makes.measure(rounds.pairs, rounds.seconds, (LEAD, 100.0, True))
     assert len(makes.pairs) == MOST_SINGLE_PAIRS
+
+
+def test_pairs_end_where_noise_would_hide_lead() -> None:
+    found = single_calls(98.0, 1000.0)
+    assert (found.decide(LEAD, 100.0, True), found.decide(LEAD, 100.0, False)) == (True, False)
+    found.pairs = [Pair(0, 400.0 + number % 9, 100.0 + 600.0 * (number % 2), True) for number in range(SINGLE_PAIRS)]
+    assert not found.decide(LEAD, 100.0, True)  # the leader gains nothing by noise of its own
 
 
 def test_single_calls_contradict_barely_shown_lead() -> None:
     quiet, loud = single_calls(98.0, 75.0), single_calls(98.0, 85.0)
     assert quiet.contradict(LEAD, 100.0, proven=True)
-    assert not loud.decide(LEAD, 100.0)
+    assert not loud.decide(LEAD, 100.0, proven=True)
     assert not loud.contradict(LEAD, 100.0, proven=True)
 
 
@@ -157,7 +164,7 @@ def test_quick_single_calls_alone_contradict_no_lead() -> None:
 
 def test_unproven_lead_needs_single_calls_that_fit_it() -> None:
     loud = single_calls(98.0, 400.0)
-    assert not loud.decide(LEAD, 100.0)
+    assert not loud.decide(LEAD, 100.0, proven=False)
     fits = LEAST_SAVED * (100.0 - 100.0 / LEAD.median) < float(np.median(loud.saved_us()))
     assert loud.contradict(LEAD, 100.0, proven=False) is not fits
     assert loud.contradict(Interval(1.7, 1.3, 2.2), 100.0, proven=False)
