@@ -254,11 +254,15 @@ class Probes:
             begun, before = min(world.calls_begun(), batch.calls), begun
             if number == 0:
                 stopped()
+            until = self.turns.timer.monotonic() + LAUNCHED_SECONDS
+            found = self._draw_from(side, batch, begun)
             if self.turns.kind.has_gate:
                 # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
-                self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
+                left = max(0.0, until - self.turns.timer.monotonic())
+                self.turns.timer.sleep(left + LAUNCHED_TIMES * (begun - before) * seconds)
             self._require_honest_counts(side, world, batch, begun)
-            found = self._replace_from(side, batch, begun)
+            for slot in found:
+                side.exchange.reveal(slot, 1)
             world.processes.resume()
             due.compared.setdefault(NOT_ITS_OWN, []).extend(found)
             replaced += found
@@ -291,17 +295,11 @@ class Probes:
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
             self.turns.timer.sleep(self._sleep_seconds)
 
-    def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
-        """Replaces inputs of calls that have not begun; returns their slots in order, none if no other inputs fit."""
+    def _draw_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
+        """Draws other inputs for calls that have not begun; returns their slots in order, none if no inputs fit."""
         later = range(batch.first + begun, batch.first + batch.calls)
-        if not later:
-            return []
-        replaced = []
-        for slot in sorted({later[0], self.chance.choice(later)}):
-            if side.exchange.replace(slot, DRAWS):
-                side.exchange.reveal(slot, 1)
-                replaced.append(slot)
-        return replaced
+        chosen = sorted({later[0], self.chance.choice(later)}) if later else []
+        return [slot for slot in chosen if side.exchange.replace(slot, DRAWS)]
 
     # --- one rank that is stopped ------------------------------------------------------------------------------
 

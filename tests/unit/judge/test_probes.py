@@ -409,11 +409,11 @@ def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPat
         noted = lambda *rank, call=call: (paused.append(clock.monotonic()), call(*rank))[1]  # noqa: E731
         monkeypatch.setattr(processes, name, noted)
     oracle, held = machine.started["baseline"][0], []
-    machine.at_order(oracle, Kind.DRAW_AGAIN, lambda: waited.append(clock.monotonic() - paused[-1]), always=True)
+    machine.at_order(oracle, Kind.LOOK_AHEAD, lambda: waited.append(clock.monotonic() - paused[-1]), always=True)
     at_redraw(rounds, machine, lambda order: held.append(clock.monotonic() - paused[-1]))
     rounds.measure()
     assert max(held) > 8 * LAUNCHED_SECONDS  # a rank's begun calls were all launched since its start
-    assert min(waited) > 0.9 * LAUNCHED_SECONDS  # launched work reads its inputs before they are replaced
+    assert min(waited) > 0.9 * LAUNCHED_SECONDS  # launched work reads its inputs before others are revealed
     assert rounds.behind_gate.probes.proven
     assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD
     assert rounds.behind_gate.runs
