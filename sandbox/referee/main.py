@@ -231,7 +231,7 @@ class Referee:
             result = self.measured_on(run, digest, evaluation, result)
             if own and result.verdict is Verdict.PASS and not prepared.varies and not self.pipe.stopped():
                 self.contenders.keep()
-            self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
+            self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02 * (result.verdict is not Verdict.PASS))
             if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
                 self.emit(events.WorldOffsets(setting=run.setting, masses=learned))
             self.emit(events.Finished(sha256=digest, result=result))
