@@ -112,36 +112,24 @@ def make(limit: int | None, counted: bool = True) -> Group:
     Raises:
         NoGroup: this process may not make one here.
     """
-    where = place() if counted else stopping_place()
+    where = place() if counted else place(counted=False)
     if isinstance(where, str):
         raise NoGroup(where)
     return _make(where, limit)
 
 
-@lru_cache(maxsize=1)
-def stopping_place() -> Path | str:
-    """The parent of groups without a memory limit; a text with the reason if there is none."""
-    try:
-        _, own = _own_group()
-        _try(own, None)
-        _sweep(own)
-        return own
-    except NoGroup as reason:
-        return str(reason)
-
-
-@lru_cache(maxsize=1)
-def place() -> Path | str:
-    """The parent of groups with a memory limit, tested by starting a process; a text with the reason if there is none."""
+@lru_cache(maxsize=2)
+def place(counted: bool = True) -> Path | str:
+    """The parent of groups, tested by starting a process; a text with the reason if there is none. counted: as for `make`."""
     try:
         root, own = _own_group()
+        if not counted:
+            return _tested(own, None)
         if "memory" not in _read(root / "cgroup.controllers").split():
             raise NoGroup("cgroup v2 does not have the memory controller here")
         for parent in _candidates(root, own):
             with contextlib.suppress(NoGroup):
-                _try(parent, 64 << 20)
-                _sweep(parent)
-                return parent
+                return _tested(parent, 64 << 20)
         return f"{own} cannot have a group with a bound on memory (start in a scope: systemd-run --user --scope -p Delegate=yes)"
     except NoGroup as reason:
         return str(reason)
@@ -229,7 +217,8 @@ def _move_down(group: Path) -> bool:
     return False
 
 
-def _try(parent: Path, limit: int | None) -> None:
+def _tested(parent: Path, limit: int | None) -> Path:
+    """The parent, where a group can be made; without those of killed referees."""
     group = _make(parent, limit)
     try:
         subprocess.run(group.starts(["/bin/true"]), capture_output=True, timeout=10, check=True)
@@ -239,6 +228,8 @@ def _try(parent: Path, limit: int | None) -> None:
         raise NoGroup(str(error)) from None
     finally:
         group.remove()
+    _sweep(parent)
+    return parent
 
 
 def _make(parent: Path, limit: int | None) -> Group:

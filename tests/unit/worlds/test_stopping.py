@@ -66,7 +66,7 @@ class Started:
 
 @pytest.fixture(params=["group", "signals"])
 def started(request) -> Iterator[Started]:
-    if request.param == "group" and isinstance(reason := cgroup.stopping_place(), str):
+    if request.param == "group" and isinstance(reason := cgroup.place(counted=False), str):
         pytest.skip(f"no group can be made: {reason}")
     started = Started(request.param)
     yield started
@@ -184,7 +184,7 @@ def test_endless_ended_processes_gain_no_time():
 
 
 def test_next_referee_kills_frozen_leftovers(monkeypatch):
-    if isinstance(place := cgroup.stopping_place(), str):
+    if isinstance(place := cgroup.place(counted=False), str):
         pytest.skip(f"no group can be made: {place}")
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
@@ -194,8 +194,8 @@ def test_next_referee_kills_frozen_leftovers(monkeypatch):
     left = subprocess.Popen(group.starts(["/bin/sleep", "600"]))
     eventually((group.path / "cgroup.procs").read_text)
     group.set_frozen(True)
-    cgroup.stopping_place.cache_clear()
-    assert cgroup.stopping_place() == place
+    cgroup.place.cache_clear()
+    assert cgroup.place(counted=False) == place
     assert left.wait(PATIENCE_S) == -signal.SIGKILL
     assert not group.path.exists()
 
