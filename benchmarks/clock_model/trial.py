@@ -33,8 +33,6 @@ class Case(msgspec.Struct, frozen=True):
     offset: float
     faster: float = 0.0
     earlier: int = EARLIER
-    before: float | None = None
-    """Spread of world offsets in earlier runs, if it was another one."""
     rival: bool = False
     """Whether a second kernel runs in the references' place, and references beside the pairs."""
 
@@ -74,10 +72,9 @@ def spread(random: np.random.Generator, runs: int, offset: float) -> Floats:
 def history(case: Case, random: np.random.Generator, runs: int) -> Floats:
     """[runs, grid] what earlier runs have taught."""
     mass = random_effects.no_history(runs, f"{case.noise.clock} long")
-    offset = case.offset if case.before is None else case.before
     which, cores = _references(case, EARLIER_PAIRS)
     for _ in range(case.earlier):
-        offsets = deviates(random, runs) * spread(random, runs, offset)
+        offsets = deviates(random, runs) * spread(random, runs, case.offset)
         batches = make(case.noise, random, runs, EARLIER_PAIRS)
         evidence = random_effects.reference_evidence(batches.baseline + offsets[:, which], which, cores)
         assert evidence is not None
