@@ -309,36 +309,31 @@ async def ncu() -> None:
 
 async def demo() -> None:
     """The race of a recorded duel on the stage of a demo."""
-    from arena.demo import DemoScript, Performance, Scene, load_script
-    from arena.paths import find_paths
+    from arena.demo import DemoScript, Scene, load_script
     from arena.settings import Settings
-    from screens.demo.screen import DemoScreen
+    from screens.demo import DemoScreen
 
     recorded = next(scene for scene in load_script().scene if scene.recorded)
     async with opened(Settings()) as (app, pilot):
         scene = Scene(recorded=recorded.recorded, pace=20.0)
-        performance = Performance(DemoScript([scene], 0.0, 600.0), app.services.catalogue, Settings(), find_paths())
-        app.push_screen(DemoScreen(app, performance))
-        playing = asyncio.create_task(performance.play())
-        await until(pilot, lambda: performance.stage.slide == "verdict")
+        stage = DemoScreen(app, DemoScript([scene], 0.0, 600.0))
+        app.push_screen(stage)
+        await until(pilot, lambda: stage.performance.stage.slide == "verdict")
         await draw(app, pilot, "demo")
-        playing.cancel()
 
 
 async def demo_gpu() -> None:
     """The verdict of a duel on this machine. The demo's live duels are played for ten minutes, and their results printed."""
-    from arena.demo import DemoScript, Performance, load_script
-    from arena.paths import find_paths
+    from arena.demo import DemoScript, load_script
     from arena.settings import Settings
-    from screens.demo.screen import DemoScreen
+    from screens.demo import DemoScreen
     from screens.demo.words import winner
 
     live = [scene for scene in load_script().scene if scene.problem is not None]
     async with opened(Settings()) as (app, pilot):
-        paths = find_paths()
-        performance = Performance(DemoScript(live), app.services.catalogue, Settings(), paths, loop=True)
-        app.push_screen(DemoScreen(app, performance))
-        playing = asyncio.create_task(performance.play())
+        screen = DemoScreen(app, DemoScript(live), loop=True)
+        app.push_screen(screen)
+        performance = screen.performance
         started = monotonic()
         while monotonic() - started < DEMO_S:
             played = performance.played
@@ -351,7 +346,6 @@ async def demo_gpu() -> None:
             words = f"{winner(stage.state)[0]}, {stage.state.ended.reason}"
             print(f"{monotonic() - started:.0f} s: {stage.problem}: {words}", flush=True)
             await until(pilot, lambda before=played: performance.played > before)
-        playing.cancel()
 
 
 PICTURES = {

@@ -38,7 +38,7 @@ class Action(msgspec.Struct, frozen=True, array_like=True):
 
 _TABLE = Path(__file__).with_name("actions.toml").read_text(encoding="utf-8")
 ACTIONS: tuple[Action, ...] = msgspec.convert(tomllib.loads(_TABLE)["actions"], tuple[Action, ...])
-PLACES = ("new", "board", "duel_board", "sweeps")
+PLACES = ("new", "board", "duel_board", "sweeps", "demo")
 """Actions of the list of problems that the menu offers on every screen: a new kernel for its problem, and other places."""
 _KEY_WORDS = {
     "escape": "esc",

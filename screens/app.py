@@ -495,6 +495,12 @@ class ArenaApp(TerminalApp):
 
         self.push_screen(SweepScreen(self, name))
 
+    def show_demo(self) -> None:
+        from arena.demo import load_script
+        from screens.demo import DemoScreen
+
+        self.push_screen(DemoScreen(self, load_script()))
+
     def action_machine(self) -> None:
         """Shows what runs and waits on this machine; a sweep of it can be opened."""
         from screens.dialogs.machine import MachineDialog

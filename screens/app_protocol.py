@@ -91,6 +91,9 @@ class AppProtocol(Protocol):
     def show_sweeps(self) -> None:
         """Shows the newest sweep, while it goes on or after it."""
 
+    def show_demo(self) -> None:
+        """Plays the demo until a key is pressed."""
+
     async def refresh_picker(self) -> None:
         """Reads the results again and shows them in the list of problems."""
 

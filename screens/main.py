@@ -64,7 +64,7 @@ def _raise(error: BaseException) -> NoReturn:
 
 
 def _play_demo(script: DemoScript, loop: bool) -> int:
-    from screens.demo import run_demo
+    from screens.demo_app import run_demo
 
     return run_demo(script, loop)
 

@@ -1,105 +1,185 @@
-"""The app with a demo in front, until a key is pressed."""
+"""The screen of a demo: one thing at a time, in large type. Any key ends the demo."""
 
 import asyncio
-import time
-from contextlib import suppress
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
-from textual import events, on
+from textual import events
+from textual.app import ComposeResult
+from textual.content import Content
 
-from arena.demo import DemoScript, OpenJudge, Performance
-from arena.paths import find_paths
+from arena.demo import DemoScript, DemoStage, OpenJudge, Performance
+from arena.duel.events import SIDES
 from arena.runs.engine import temporary_engine
-from screens.app import ArenaApp
-from screens.demo.screen import DemoScreen
-from screens.services import Services
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.demo import words
+from screens.demo.big_type import big_type
+from screens.duel.words import COLOURS
+from screens.widgets.text_lines import PlainStatic
 
-IDLE_S = 180.0
-"""With --loop: seconds without input after which the demo plays again, if the list of problems is shown."""
-IDLE_CHECK_S = 2.0
+REFRESH_S = 0.1
+BOARD_ROWS = 5
+HIGH = 30
+"""Rows of the terminal from which every line of a slide has room for big type."""
 
 
-class DemoApp(ArenaApp):
-    """Plays a script. Without `loop` the app ends after the last scene, unless a user took over."""
+class Part(NamedTuple):
+    """A line of a slide: big type, or small text as `Content`."""
+
+    text: str | Content
+    colour: str = "$foreground"
+    share: float = 0.0
+    """Its share of the slide's rows; 0: what the others leave."""
+    rows: int = 0
+    """Its rows, if they are fixed."""
+    centred: bool = False
+    beside: tuple[str, str] = ("", "")
+    """Big type at the right end, and its colour."""
+
+
+def parts_of(stage: DemoStage, width: int) -> list[Part]:
+    """Returns the lines of the slide that is shown."""
+    state, name = stage.state, stage.problem.replace("_", " ").upper()
+    match stage.slide:
+        case "opening":
+            return [Part("PKB ARENA", "$accent", centred=True)]
+        case "problem":
+            players = " – ".join(words.player(state, side) for side in SIDES) if state is not None else ""
+            last = Part(players, "$warning", share=0.18, centred=True)
+            return [Part(name, "$accent", share=0.22), Part(stage.sentence), last]
+        case "race":
+            assert state is not None
+            lines = [Part(name, "$muted", share=0.14)]
+            for side in SIDES:
+                beside = words.figure(words.shown_attempt(state, side))
+                lines += [
+                    Part(words.player(state, side), COLOURS[side], beside=beside),
+                    Part(words.track(state, side, width, 2), rows=2),
+                    Part(words.status(state, side), rows=2),
+                ]
+            return [*lines, Part(*words.race_line(stage, state), share=0.16, centred=True)]
+        case "verdict":
+            assert state is not None
+            figure, colour, over = words.margin(state)
+            return [
+                Part(name, "$muted", share=0.14),
+                Part(*words.winner(state), centred=True),
+                Part(figure, colour, centred=True),
+                Part(over, share=0.16, centred=True),
+                Part(words.small_print(state), rows=3 if width < 80 else 2, centred=True),
+            ]
+        case "board":
+            best = enumerate(stage.ratings[:BOARD_ROWS], 1)
+            rows = [f"{place} {words.capitals(each.player)[:14]} {each.rating:.0f}" for place, each in best]
+            places = [Part(row) for row in [*(rows or ["NO DUEL YET"]), *[""] * BOARD_ROWS][:BOARD_ROWS]]
+            return [Part("BOARD", "$accent", share=0.14), *places]
+    trouble = Part(Content.styled(stage.trouble, "$muted"), rows=3, centred=True)
+    return [Part("ONE MOMENT", "$warning", centred=True), trouble]
+
+
+def rows_of(parts: list[Part], width: int, height: int, high: bool) -> list[Content]:
+    """Draws a slide. high: every line of big type has at least the rows of its smallest form."""
+    least = 4 if high else 1
+    heights = [part.rows or (max(least, round(part.share * height)) if part.share else 0) for part in parts]
+    others = max(least, (height - sum(heights)) // max(1, heights.count(0)))
+    drawn = [row for part, rows in zip(parts, heights, strict=True) for row in _drawn(part, width, rows or others)]
+    return drawn[:height]
+
+
+def _drawn(part: Part, width: int, rows: int) -> list[Content]:
+    """Returns the rows of one line, in the middle of its `rows`."""
+    if isinstance(part.text, Content):
+        lines = [row for line in part.text.split("\n", allow_blank=True) for row in line.wrap(width)][:rows]
+        indents = [(width - line.cell_length) // 2 if part.centred else 0 for line in lines]
+        shown = [Content(" " * indent) + line for indent, line in zip(indents, lines, strict=True)]
+        return shown + [Content("")] * (rows - len(lines))
+    beside, colour = part.beside
+    room = width // 2 if beside else width
+    left, right = (_middle(big_type(text, room, rows), rows) for text in (part.text, beside))
+    indent = " " * ((width - len(left[0])) // 2 if part.centred else 0)
+    return [
+        Content.assemble(
+            (indent + one + " " * (width - len(one) - len(other)) * bool(beside), part.colour), (other, colour)
+        )
+        for one, other in zip(left, right, strict=True)
+    ]
+
+
+def _middle(lines: list[str], rows: int) -> list[str]:
+    """Returns `rows` lines of equal length, with these in the middle."""
+    longest = max(map(len, lines), default=0)
+    above = (rows - len(lines)) // 2
+    return [line.ljust(longest) for line in [*[""] * above, *lines, *[""] * (rows - above - len(lines))]]
+
+
+class DemoScreen(BaseScreen):
+    """Plays a demo and shows its stage."""
+
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("demo.tcss")]
 
     def __init__(
-        self, services: Services, script: DemoScript, *, loop: bool = False, judge: OpenJudge = temporary_engine
+        self,
+        parent_app: AppProtocol,
+        script: DemoScript,
+        then: Callable[[], object] | None = None,
+        *,
+        loop: bool = False,
+        judge: OpenJudge = temporary_engine,
     ) -> None:
-        """judge: as in `Performance`."""
-        services.first_start = False  # no welcome dialog during a demo
-        super().__init__(services)
-        self._script = script
-        self._looping = loop
-        self._judge = judge
-        self._touched = time.monotonic()
-        self._demo: DemoScreen | None = None
+        """then: what follows the last scene; None: the screen before. loop, judge: as in `Performance`."""
+        super().__init__(parent_app)
+        self._then = then or self.dismiss
+        its = self.services
+        assert its.catalogue is not None
+        self.performance = Performance(script, its.catalogue, its.settings, its.paths, loop=loop, judge=judge)
         self._playing: asyncio.Task[None] | None = None
 
-    async def _open(self) -> None:
-        await super()._open()
-        self.play()
-        if self._looping:
-            self.set_interval(IDLE_CHECK_S, self._come_back)
+    def compose(self) -> ComposeResult:
+        yield PlainStatic(id="stage-head")
+        yield PlainStatic(id="slide")
 
-    def play(self) -> None:
-        """Plays the script from its first scene."""
-        catalogue = self.services.catalogue
-        assert catalogue is not None
-        services = self.services
-        performance = Performance(
-            self._script, catalogue, services.settings, services.paths, loop=self._looping, judge=self._judge
-        )
-        self._demo = DemoScreen(self, performance)
-        self.push_screen(self._demo)
-        self._playing = asyncio.create_task(self._play(performance))
+    def on_mount(self) -> None:
+        self.set_interval(REFRESH_S, self.draw)
+        self._playing = asyncio.create_task(self._guard(self._play()))
 
-    async def _play(self, performance: Performance) -> None:
+    async def _play(self) -> None:
         try:
-            await performance.play()
-        except Exception as error:
-            self.record_fault(error)
-            self.notify(f"the demo stopped: {type(error).__name__}: {error}", severity="error", markup=False)
-            self._leave_stage()
-        else:
-            self.exit()
+            await self.performance.play()
+        except Exception:
+            self.dismiss()
+            raise
+        self._then()
 
-    def _leave_stage(self) -> None:
-        if self._demo is not None and self._demo.is_current:
-            self.pop_screen()
-        self._demo = None
+    async def on_unmount(self) -> None:
+        """Ends the current scene and all its processes."""
+        if self._playing is not None:
+            self._playing.cancel()
+            await asyncio.wait({self._playing})
 
-    async def stop(self) -> None:
-        """Ends the current scene and all its processes. May be called twice."""
-        playing, self._playing = self._playing, None
-        if playing is not None:
-            playing.cancel()
-            with suppress(asyncio.CancelledError):
-                await playing
+    def draw(self) -> None:
+        """Draws the stage, ten times a second; widgets redraw only if something changed."""
+        if not self.is_attached:
+            return
+        stage, scenes = self.performance.stage, len(self.performance.script.scene)
+        head, slide = self.query_one("#stage-head", PlainStatic), self.query_one("#slide", PlainStatic)
+        head.update_if_new(words.head(stage, scenes, head.size.width))
+        width, height = slide.content_size
+        if width > 1 and height:
+            drawn = rows_of(parts_of(stage, width), width, height, high=self.size.height >= HIGH)
+            slide.update_if_new(Content("\n").join(drawn))
 
-    async def end(self) -> None:
-        await self.stop()
-        await super().end()
+    # --- keys --------------------------------------------------------------------------------------------------
 
-    @on(DemoScreen.TakenOver)
-    async def _taken_over(self) -> None:
-        self._leave_stage()
-        await self.stop()
+    def on_key(self, event: events.Key) -> None:
+        """Lets the user take over with any key, except the key that quits."""
+        active = self.active_bindings.get(event.key)
+        if active is not None and active.binding.action == "quit":
+            return
+        event.stop()
+        event.prevent_default()
+        self.dismiss()
 
-    async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, (events.Key, events.MouseDown, events.Paste)):
-            self._touched = time.monotonic()
-        await super().on_event(event)
-
-    def _come_back(self) -> None:
-        """Plays again when idle, but only from the list of problems: any other open screen stays open."""
-        idle = time.monotonic() - self._touched
-        if self._playing is None and idle > IDLE_S and self.screen is self.picker:
-            self.play()
-
-
-def run_demo(script: DemoScript, loop: bool) -> int:
-    """Plays a demo until it is over or left. Returns the exit code.
-
-    Raises:
-        ArenaError: the settings or the workspace cannot be used; nothing was drawn.
-    """
-    return DemoApp(Services(find_paths()), script, loop=loop).run_to_end()
+    def on_click(self) -> None:
+        self.dismiss()

@@ -286,6 +286,9 @@ class PickerScreen(BaseScreen):
     def action_duel_board(self) -> None:
         self.parent_app.show_duel_board()
 
+    def action_demo(self) -> None:
+        self.parent_app.show_demo()
+
     def action_read_card(self) -> None:
         if (problem := self.table.current) is not None:
             from screens.dialogs import Reader

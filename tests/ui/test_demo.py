@@ -17,11 +17,11 @@ from arena.paths import paths_in
 from arena.runs.engine import Engine
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
-from screens import demo as demo_app
-from screens.demo import DemoApp
+from screens import demo_app
+from screens.demo import DemoScreen
 from screens.demo.big_type import big_type
-from screens.demo.screen import DemoScreen
 from screens.demo.words import figure
+from screens.demo_app import DemoApp
 
 pytestmark = pytest.mark.slow
 
@@ -47,21 +47,14 @@ def play(services, until):
     """play(scenes, loop=...): the app with a demo of these scenes. At its end no new process may be left."""
 
     @asynccontextmanager
-    async def opened(
-        scenes: list[Scene],
-        loop: bool = False,
-        pause: float = 0.6,
-        intro: float = 0.3,
-        size: tuple[int, int] = (100, 30),
-    ):
+    async def opened(scenes: list[Scene], loop: bool = False, pause: float = 0.6, intro: float = 0.3):
         app = DemoApp(services, DemoScript(scenes, intro, pause), loop=loop, judge=scripted_engine)
         before = started_processes()
         try:
-            async with app.run_test(size=size) as pilot:
-                await until(pilot, lambda: app._demo is not None)
+            async with app.run_test(size=(100, 30)) as pilot:
+                await until(pilot, lambda: isinstance(app.screen, DemoScreen))
                 yield app, pilot
         finally:
-            await app.stop()
             await services.close()
         assert app.faults == []
         assert started_processes() <= before
@@ -78,7 +71,7 @@ async def test_scenes_play_to_end_and_app_leaves(play, until, tmp_path, services
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
     seen: set[tuple[str, bool]] = set()
     async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (app, pilot):
-        stage_of = app._demo.performance
+        stage_of = app.screen.performance
 
         def over() -> bool:
             seen.add((stage_of.stage.slide, bool(stage_of.stage.recorded)))
@@ -95,7 +88,7 @@ async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_t
     monkeypatch.setattr(demo, "TROUBLE_S", 0.5)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
     async with play(scenes, pause=5.0) as (app, pilot):
-        stage_of = app._demo.performance
+        stage_of = app.screen.performance
         await until(pilot, lambda: "no problem '999'" in screen_text(app))
         await until(pilot, lambda: stage_of.stage.number == 2 and "none.py" in stage_of.stage.trouble)
         await until(pilot, lambda: stage_of.stage.slide == "board")
@@ -106,17 +99,17 @@ async def test_any_key_takes_over_and_ends_the_scene(play, until, tmp_path, key)
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
     before = started_processes()
     async with play([live], loop=True) as (app, pilot):
-        await until(pilot, lambda: app._demo.performance.stage.slide == "race")
+        await until(pilot, lambda: app.screen.performance.stage.slide == "race")
         assert started_processes() - before
         await pilot.press(key)
-        await until(pilot, lambda: app.screen is app.picker and app._playing is None)
+        await until(pilot, lambda: app.screen is app.picker)
         await until(pilot, lambda: not started_processes() - before)
 
 
 async def test_loop_comes_back_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo_app, "IDLE_CHECK_S", 0.1)
     async with play([Scene(board=True)], loop=True, pause=0.2) as (app, pilot):
-        await until(pilot, lambda: app._demo.performance.played > 2)  # it loops
+        await until(pilot, lambda: app.screen.performance.played > 2)  # it loops
         await pilot.press("x")
         await until(pilot, lambda: app.screen is app.picker)
         monkeypatch.setattr(demo_app, "IDLE_S", 0.3)
@@ -134,7 +127,7 @@ async def test_loop_comes_back_when_nobody_is_there(play, until, tmp_path, monke
 async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatch) -> None:
     monkeypatch.setattr(demo, "LONGEST_GAP_S", 0.0)
     async with play([Scene(recorded=RECORDED), Scene(board=True)], loop=True, pause=0.1, intro=0.0) as (app, pilot):
-        shown = app._demo.performance
+        shown = app.screen.performance
         await until(pilot, lambda: shown.played >= 3 and shown.stage.slide == "board")
         assert {rating.duels for rating in shown.stage.ratings} == {1}
 
@@ -148,7 +141,6 @@ def test_a_figure_needs_an_interval_beside_1(said: str, shown: str) -> None:
 def test_type_fills_its_place_and_breaks_at_words() -> None:
     assert len(big_type("HOUSE", 160, 8)) == 7
     assert len(big_type("HOUSE", 50, 8)) == 4
-    two = big_type("EVERY RANK", 40, 9)
-    assert len(two) == 9  # two lines and a gap
+    assert len(big_type("EVERY RANK", 40, 9)) == 9  # two lines and a gap
     assert big_type("HOUSE", 10, 4) == ["HOUSE"]
     assert all(len(row) <= 96 for row in big_type("Every rank has a tensor and needs the sum.", 96, 20))

@@ -5,6 +5,7 @@ from textual.command import Command, CommandInput, CommandList, CommandPalette
 from textual.events import Click
 
 from screens.actions import ACTIONS, PLACES, key_of
+from screens.demo import DemoScreen
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose, Welcome
 from screens.palette import Commands
@@ -83,10 +84,9 @@ async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until) ->
         assert shown == titles | {f"theme: {name}" for name in app.theme_names}
 
 
-@pytest.mark.parametrize("problem", ["", "13"])
-async def test_palette_begins_with_local_actions_and_their_keys(open_app, until, screen_text, problem) -> None:
+@pytest.mark.parametrize(("problem", "scope"), [("", "problems"), ("13", "kernel")])
+async def test_palette_begins_with_local_actions_and_their_keys(open_app, until, screen_text, problem, scope) -> None:
     async with open_app(problem=problem) as (app, pilot):
-        scope = "kernel" if problem else "problems"
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         commands = app.screen.query_one(CommandList)
@@ -126,10 +126,17 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
 
 
-async def test_menu_at_kernel_has_templates_of_its_problem(open_app, until, screen_text) -> None:
+async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):  # the cursor of the list is at another one
+        kernel = app.screen
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"template")
         await until(pilot, lambda: f"{'new':<16}n" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Choose) and "New kernel · gemm_allreduce" in screen_text(app))
+        await pilot.press("escape", "ctrl+p", *"demo")
+        await until(pilot, lambda: f"{'demo':<16}p" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, DemoScreen) and "any key takes over" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen is kernel)
