@@ -29,7 +29,7 @@ NOISY_PERCENT = 50.0
 WIDEST = 25.0
 """An interval whose ends differ by more than this factor gives no claim."""
 WAITED = (
-    "other programs use the cores, the baseline's ranks waited for one {:.0f} % of the time and the kernel's {:.0f} %"
+    "other programs use the cores (the baseline's ranks waited for one {:.0f} % of the time, the kernel's {:.0f} %)"
 )
 
 

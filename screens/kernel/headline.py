@@ -120,7 +120,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
         noisy = said == TOO_NOISY and state.result
         longer = f"Measure longer ({key_of('measure_on', keymap)})" if noisy else ""
-        speed = figures.measured_words(headline.speedup, said)[2:] if headline else one_line(told.told) if told else ""
+        speed = figures.measured_words(headline.speedup, said)[2:] if headline else reason(told.told) if told else ""
         support = f"{speed} {where}".rstrip()
         return Answer(
             "✓ PASS", "success", words, figures.outcome_style(said),
@@ -147,10 +147,15 @@ def earlier_answer(record: RunRecord, key: str, sha256: str) -> Answer:
     said, sign, speed = record.outcome, figures.outcome_sign(record.outcome), record.interval
     noisy = speed is None or said not in figures.CLEAR  # a large figure would be read as the result
     big = "✓" if speed is None or noisy else f"{factor(speed.median)}x"
-    support = figures.measured_words(speed, said, record.clock) if speed is not None else one_line(record.told)
+    support = figures.measured_words(speed, said, record.clock) if speed is not None else reason(record.told)
     return Answer(
         words, "muted", f"{sign} {outcome_words(said)}", "muted", big, "" if noisy else sign, support, of=when
     )
+
+
+def reason(told: str) -> str:
+    """Why nothing is claimed, without the figures behind it, which the table of times shows."""
+    return one_line(told).partition(" (")[0]
 
 
 def queued_answer(state: RunState, seconds: float) -> Answer:

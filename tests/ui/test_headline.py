@@ -173,7 +173,7 @@ def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
 
 
 def test_earlier_run_without_claim_says_why() -> None:
-    told = earlier_answer(record("r", outcome="too noisy", told="no claim: 4 pairs"), "F5", "0" * 64)
+    told = earlier_answer(record("r", outcome="too noisy", told="no claim: 4 pairs (6 are needed)"), "F5", "0" * 64)
     assert (told.words, told.outcome, told.support) == ("✓ PASS", "~ too noisy", "no claim: 4 pairs")
 
 

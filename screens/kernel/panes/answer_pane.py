@@ -11,7 +11,7 @@ from textual.widgets import ContentSwitcher
 from arena.runs.run_state import RunState
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
-from screens.kernel.headline import WAITING
+from screens.kernel.headline import WAITING, reason
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate
@@ -104,11 +104,11 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if state.running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else None
-        told = state.told if state.told is not None and state.told.outcome else None
-        empty: tuple[str, ...] = (
-            (printable(told.told), "No speedup is claimed.", told.outcome) if told is not None else NO_SPEEDUP
-        )
-        empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else empty
+        empty: tuple[str, ...] = NO_SPEEDUP
+        if held is not None:
+            empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting")
+        elif (told := state.told) is not None and told.outcome:
+            empty = (printable(told.told), reason(told.told), told.outcome)
         chart = self.query_one(LineChart)
         chart.plot([ChartLine(ACCENT, points)], until=until, scale=scale, axis=rounds_words, empty=empty)
 

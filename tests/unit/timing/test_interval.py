@@ -47,7 +47,7 @@ def test_starved_ranks_give_no_claim():
     assert speedup(found).low > 10  # the pairs alone do not show it
     told = estimate(found, waited=(0.68, 1.37))
     assert told[0] is None
-    assert "the baseline's ranks waited for one 68 % of the time and the kernel's 100 %" in told[1]
+    assert "the baseline's ranks waited for one 68 % of the time, the kernel's 100 %" in told[1]
 
 
 def test_interval_allows_for_waits():
