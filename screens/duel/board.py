@@ -1,7 +1,6 @@
 """The duel board: ratings, and the duels that were played; enter replays one."""
 
 import asyncio
-import textwrap
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +20,7 @@ from arena.words.untrusted_text import printable
 from screens import figures
 from screens.dialogs import Dialog
 from screens.services import Services
-from screens.widgets.text_lines import PlainStatic, follow_width
+from screens.widgets.text_lines import PlainStatic, follow_width, hanging
 
 _FIGURES = 33
 """Columns of the figures behind a name."""
@@ -71,7 +70,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
         width = self._width
         at = duels.highlighted or 0
         duels.clear_options()
-        duels.add_options(Option(_line(record, width), id=f"duel-{n}") for n, record in enumerate(self.records))
+        duels.add_options(Option(duel_row(record, width), id=f"duel-{n}") for n, record in enumerate(self.records))
         if self.records:
             duels.highlighted = at
         self._show_ratings()
@@ -109,19 +108,18 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.dismiss(self.records[event.option_index])
 
 
-def _line(record: DuelRecord, width: int) -> Content:
-    """Returns one row, or two if it is too narrow: time and problem, then players and result."""
+def duel_row(record: DuelRecord, width: int) -> Content:
+    """Returns the rows of a duel: time and problem, then players and result, below it if the width is small."""
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
-    names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
-    line = Content.assemble(
-        (f"{when}  ", "$muted"),
-        (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
-        ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
-        (f"{names}  ", "$accent"),
+    problem = Content.assemble((f"{when}  ", "$muted"), f"{header.problem_id:>3} {figures.cut(header.slug, 28)}")
+    played = Content.assemble(
+        (f"{printable(header.left.short)} vs {printable(header.right.short)}  ", "$accent"),
         (printable(result_words(record)), "$muted" if record.ended is not None else "$warning"),
     )
-    if record.voided is None:
-        return line
-    note = textwrap.fill(printable(record.voided.words), max(20, width), initial_indent="  ", subsequent_indent="  ")
-    return Content.assemble(line.stylize("strike"), (f"\n{note}", "$warning"))
+    beside = width >= _ONE_ROW_FROM
+    rows = hanging(problem, played, width, 47) if beside else [problem, *hanging(Content(""), played, width, 2)]
+    if record.voided is not None:
+        note = Content.styled(printable(record.voided.words), "$warning")
+        rows = [*(row.stylize("strike") for row in rows), *hanging(Content(""), note, width, 2)]
+    return Content("\n").join(rows)

@@ -6,13 +6,15 @@ import pytest
 from msgspec.structs import replace
 from textual.widgets import Select
 
+from arena.duel.card import result_words
 from arena.duel.events import KernelJudged, Left, SideWrote, Submitted
-from arena.duel.journal import read_duel, read_duel_header
+from arena.duel.journal import DuelRecord, read_duel, read_duel_header
 from arena.duel.state import DuelState
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of, words
+from screens.duel.board import duel_row
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
@@ -64,11 +66,13 @@ async def test_missing_journal_is_said_and_changes_nothing(open_app, until, tmp_
         await until(pilot, lambda: app.screen is app.picker)
 
 
-async def test_a_duel_is_drawn_by_one_timer(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        screen = await opened(app, pilot, until)
-        await until(pilot, lambda: bool(screen._timers))
-        assert [timer._callback for timer in screen._timers].count(screen.draw) == 1
+def test_row_of_an_abandoned_duel_is_whole() -> None:
+    header = read_duel_header(RECORDING)
+    record = DuelRecord(header, None, state=DuelState(header, abandoned="its processes ended without a result"))
+    for width in (50, 90, 150):
+        row = duel_row(record, width).plain
+        assert max(map(len, row.split("\n"))) <= width
+        assert " ".join(row.split()).endswith(result_words(record))
 
 
 async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) -> None:
