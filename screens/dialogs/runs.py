@@ -37,7 +37,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     """All players' runs of a problem, the newest first. A subclass shows more below the table."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("runs.tcss")]
-    AUTO_FOCUS: ClassVar[str | None] = "#runs"
     HEAD: ClassVar[str] = "Results"
     KEYS: ClassVar[str] = ""
     """The keys of a subclass for the border."""

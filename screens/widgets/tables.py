@@ -118,6 +118,9 @@ class FilterInput(Input):
         self._of = of
         self.display = False
 
+    def allow_focus(self) -> bool:
+        return self.display and super().allow_focus()  # Textual would focus it while a dialog reads its list
+
     @property
     def words(self) -> list[str]:
         """What was typed, as words in lower case."""

@@ -38,6 +38,7 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
             services.store.record(entry)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
+        assert not app.screen.query_one("#board-filter").focusable  # letters begin no search
         lines = screen_text(app).splitlines()
         head = next(line for line in lines if "problem " in line and "model:opus" in line)
         assert head.index("you") < head.index("house") < head.index("model:opus")
