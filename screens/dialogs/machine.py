@@ -72,13 +72,17 @@ class MachineDialog(Dialog[str | None]):
             return
         finally:
             self._reading = False
-        self.rows = [*runs, *sweeps]
         table = self.query_one(FigureTable)
+        here = table.under_cursor(self.rows)
+        self.rows = [*runs, *sweeps]
         rows = [_cells(work) for work in self.rows]
         shown = [at for at, _ in enumerate(HEADS) if any(row[at] for row in rows)]
         colours = map(_colour, self.rows)
         drawn = [[(row[at], colour) for at in shown] for row, colour in zip(rows, colours, strict=True)]
         table.fill([HEADS[at] for at in shown], drawn)
+        names = [work.sweep for work in self.rows]
+        if here is not None and here.sweep in names[len(runs) :]:
+            table.move_cursor(row=names.index(here.sweep))  # runs above it come and go
         table.display = bool(rows)
         running = sum(work.place == "running" for work in runs)
         said = f"runs: {running} running · {len(runs) - running} waiting" if runs else "No run at this moment."

@@ -137,7 +137,8 @@ async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_te
 async def test_this_machine_lists_sweeps_and_opens_one(
     open_app, until, screen_text, journal: SweepJournal, monkeypatch
 ) -> None:
-    monkeypatch.setattr(machine, "runs_under_way", lambda held: [])  # others may time on this machine
+    runs: list[machine.Work] = []
+    monkeypatch.setattr(machine, "runs_under_way", lambda held: runs)  # others may time on this machine
     journal.append(result("house", "allreduce", 1, "PASS"))
     cell = result("model:opus", "allgather", 2, "PASS").cell
     journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
@@ -145,7 +146,9 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await pilot.press("f11")
         await until(pilot, lambda: "sweep spring · 1 of 6" in screen_text(app) and "$0.50" in screen_text(app))
         assert app.screen.query_one(DataTable).ordered_columns[-1].label.plain == "what"  # the widest one
-        await pilot.press("r")
+        runs.append(machine.Work("ann", "ddp", 0.0, "running"))
+        await until(pilot, lambda: "runs: 1 running" in screen_text(app))
+        await pilot.press("r")  # the cursor stays at the sweep
         await until(pilot, lambda: "This is a sweep that is running." in str([*app._notifications]))
         journal.close()
         await until(pilot, lambda: "stopped" in screen_text(app))
@@ -159,6 +162,6 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await pilot.press("escape", "r")
         await until(pilot, lambda: "resuming spring…" in screen_text(app))
         resumed.set()
-        await until(pilot, lambda: "No run at this moment." in screen_text(app))
+        await until(pilot, lambda: "runs: 1 running" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "sweep spring" in screen_text(app))
