@@ -136,7 +136,7 @@ class Welcome(Dialog[bool]):
                 ("", ""),
                 ("here      ", self._machine), ("problems  ", str(self._problems)), ("first     ", self._first),
                 ("", ""),
-                ("enter     ", "opens it with a correct kernel and runs it"),
+                ("enter     ", "opens and runs it with a correct kernel"),
                 ("esc       ", "goes to the list of problems"),
                 (f"{self.key_words('help'):<10}", f"help; {self.key_words('command_palette')}: menu of all commands"),
             ]  # fmt: skip

@@ -58,15 +58,9 @@ class SeekBar(Widget):
 
     def render(self) -> Content:
         here, marks = self._cell(self._shown[0]), {self._cell(at): (sign, style) for at, sign, style in self._marks}
-        parts = [(self._left, "$muted")]
-        for cell in range(self._cells()):
-            if cell == here:
-                parts.append(("●", "$accent bold"))
-            elif cell in marks:
-                parts.append(marks[cell])
-            else:
-                parts.append(("━", "$accent" if cell < here else "$rule"))
-        return Content.assemble(*parts, (self._right, "$muted"))
+        bar = [marks.get(cell, ("━", "$accent" if cell < here else "$rule")) for cell in range(self._cells())]
+        bar[here] = ("●", "$accent bold")
+        return Content.assemble((self._left, "$muted"), *bar, (self._right, "$muted"))
 
     def on_click(self, event: Click) -> None:
         cell = event.x - len(self._left)

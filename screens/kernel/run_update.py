@@ -91,9 +91,10 @@ def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLin
         case events.Log():
             return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
         case events.Checked():
-            return [*_failure(event.failure), LogLine(f"{event.verdict} after {event.seconds:.2f} s", kind="note")]
+            words = f"{figures.verdict_words(event.verdict)[2:]} after {event.seconds:.2f} s"
+            return [*_failure(event.failure), LogLine(words, kind="note")]
         case events.Finished():
-            words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
+            words = f"finished: {figures.verdict_words(event.result.verdict)[2:]} in {event.result.seconds.total:.2f} s"
             labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
             other = _other_kernel(event.result.rival or None)
             if event.result.verdict == told:

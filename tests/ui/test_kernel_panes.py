@@ -109,17 +109,13 @@ async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_t
         for event in events("wrong"):
             app.screen.apply(event)
         await until(pilot, lambda: not app.screen.session.changed)
-        told = [line.text.split()[0] for line in app.screen.query_one(LogPane)._lines if "WRONG_RESULT" in line.text]
-        assert told == ["WRONG_RESULT"]  # after the check, and not again at the end
+        told = [line.text.split()[0] for line in app.screen.query_one(LogPane)._lines if "WRONG after" in line.text]
+        assert told == ["WRONG"]  # after the check, and not again at the end
 
 
 def test_rows_of_the_log_start_at_words() -> None:
     words = "waiting: another run is timing (gemm_allreduce of root, process 6191)"
-    starts = row_starts(words, 44)
-    assert [words[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)] == [
-        "waiting: another run is timing ",
-        "(gemm_allreduce of root, process 6191)",
-    ]
+    assert row_starts(words, 44) == [0, words.index("(")]
     assert row_starts("x" * 100, 40) == [0, 40, 80]
     assert row_starts(" " * 38 + "^^^^", 40) == []
     assert row_starts(" " * 36 + "^^^^", 40) == [0]
@@ -137,16 +133,9 @@ def test_rows_of_the_log_start_at_words() -> None:
 )
 def test_the_value_that_a_rank_got_is_whole(events, width: int, said: str) -> None:
     checked = next(event for event in events("wrong") if isinstance(event, RankChecked) and not event.ok)
-    output = replace(
-        checked.outputs[0],
-        first_wrong=[0, 0],
-        expected="-0.744141",
-        got="-1.234567",
-        wrong=984,
-        total=1000,
-        where=[1.0] * 8,
-    )
-    parts = rank_parts(replace(checked, rank=0, outputs=[output]), width)
+    output = replace(checked.outputs[0], first_wrong=[0, 0], expected="-0.744141", got="-1.234567", where=[1.0] * 8)
+    rank = replace(checked, rank=0, outputs=[replace(output, wrong=984, total=1000)])
+    parts = rank_parts(rank, width, map_cells([rank], width))
     assert "".join(part if isinstance(part, str) else part[0] for part in parts) == said
 
 

@@ -36,8 +36,8 @@ def share(value: float, limit: float) -> float:
     return 0.0 if value == 0.0 else 1.0
 
 
-def rank_parts(rank: RankChecked, width: int, cells: int | None = None) -> list[Part]:
-    """The row of one rank, `width` cells wide. cells: those of a map of wrong elements; None: as many as fit."""
+def rank_parts(rank: RankChecked, width: int, cells: int) -> list[Part]:
+    """The row of one rank, `width` cells wide. cells: of a map of wrong elements."""
     output = worst(rank)
     parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
     if output is None:
@@ -72,10 +72,9 @@ def _words_of(output: OutputError) -> tuple[int, str, str, str, str]:
     return len(f"rank 0 ✗ {share_words}{index}{expected} ≠ {got}"), share_words, index, expected, got
 
 
-def _wrong_parts(output: OutputError, width: int, cells: int | None) -> list[Part]:
+def _wrong_parts(output: OutputError, width: int, cells: int) -> list[Part]:
     """The map, the share and the first wrong value. Where there is no room, the map goes first, then the share."""
     taken, share_words, index, expected, got = _words_of(output)
-    cells = min(MOST_MAP, width - taken - 2) if cells is None else cells  # a map has two edges
     parts: list[Part] = []
     if cells >= LEAST_MAP:
         heat = "".join(figures.shade(part) for part in squeeze(output.where, cells))

@@ -169,7 +169,7 @@ def test_the_referees_own_words_belong_to_no_rank() -> None:
 def test_failure_is_not_told_again_at_end() -> None:
     failure = Failure(phase="compile", message="no such type", advice="", rank=0)
     checked = Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
-    assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE_ERROR after 0.30 s"]
+    assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE ERROR after 0.30 s"]
     ended = PhaseEnded(run_id="r", phase="compile", seconds=0.2)
     finished = decode_event(PASSED.read_bytes().splitlines()[-1])
     assert isinstance(finished, Finished)
