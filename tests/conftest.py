@@ -22,6 +22,17 @@ from arena.machine.facts import is_jail
 from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 
+TOGETHER = (
+    ("tests/attacks/",),
+    ("tests/ranks/kit/test_kit_",),
+    (
+        "tests/unit/players/test_examples",
+        "tests/unit/players/test_mcp",
+        "tests/unit/runs/test_api",
+        "tests/unit/sweep/",
+    ),
+)
+"""Starts of the paths of tests that share referees or forked ranks."""
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 
 # A job that a script starts in the background ignores SIGINT, and so would all programs that tests interrupt.
@@ -38,6 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives tests that share a referee to one of several processes, because each process starts its own."""
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduler = LoadFileScheduling(config, log)
+    of_file = scheduler._split_scope
+    scheduler._split_scope = lambda test: next((each[0] for each in TOGETHER if test.startswith(each)), of_file(test))
+    return scheduler
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

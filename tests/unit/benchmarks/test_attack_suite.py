@@ -11,9 +11,8 @@ from stored_runs import result
 from stored_runs import result as run_result
 
 from arena.errors import UsageError
-from benchmarks.attacks.attack_suite import BACKEND_SETUPS, AttackKernel, read_kernels, with_backend
+from benchmarks.attacks.attack_suite import AttackKernel
 from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
-from benchmarks.attacks.main import SUITE
 from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
@@ -39,16 +38,6 @@ def test_too_short_batches_give_an_attack_no_chance():
     assert not ahead.had_no_chance(passed(5))
     assert not KERNEL.had_no_chance(passed(1))
     assert not ahead.had_no_chance(msgspec.structs.replace(passed(4), verdict=Verdict.WRONG_RESULT))
-
-
-@pytest.mark.parametrize("backend", BACKEND_SETUPS)
-def test_kernel_of_suite_can_set_backend_up_first(backend):
-    for kernel in read_kernels(SUITE):
-        behind = with_backend(kernel, backend)
-        setup = f"{BACKEND_SETUPS[backend]}\n"
-        assert behind.device == "cuda"
-        assert behind.source.index(setup) < behind.source.index('"""')
-        assert behind.source.replace(setup, "", 1) == kernel.source
 
 
 TRICKS = read_tricks(Path(__file__).parents[2] / "attacks" / "tricks")
