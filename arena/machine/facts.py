@@ -96,14 +96,11 @@ def installed_version(package: str) -> str | None:
 
 def torch_fault() -> str:
     """Why the installed torch cannot be imported, in one line; empty if it can. Takes 1 to 2 s."""
+    said = "f'{type(error).__name__}: ' + ' '.join(str(error).split())"  # torch's own errors have many lines
+    program = f"try: import torch.distributed\nexcept BaseException as error: raise SystemExit({said})"
+    command = [sys.executable, "-P", "-c", program]
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", "import torch.distributed"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]

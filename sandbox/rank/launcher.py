@@ -37,7 +37,7 @@ def import_ahead(device_module: str) -> None:
     try:
         import torch.distributed
     except BaseException as error:
-        raise ImportError(f"torch does not load: {type(error).__name__}: {error}") from error
+        raise ImportError(f"torch does not load: {type(error).__name__}: {' '.join(str(error).split())}") from error
     for module in (*RANKS, device_module):
         import_module(module)
     find_compat()
