@@ -71,10 +71,10 @@ class LiveDuelScreen(DuelScreen):
         """Whether the file was saved during the duel; its player then submits it."""
         if edits is not None:
             services.locks.take(problem.stem)
-            for name, player in zip(SIDES, players, strict=True):
-                if isinstance(player, FilePlayer) and getattr(plan, name) in (YOU, GUEST):
-                    guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
-                    player.submits_first = guests  # the user's own may be weeks old
+        for name, player in zip(SIDES, players, strict=True):
+            if isinstance(player, FilePlayer) and getattr(plan, name) in (YOU, GUEST):
+                guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
+                player.submits_first = guests  # the user's own may be weeks old
         try:
             what, settings = (services.engine, services.paths, problem, header, players), services.settings
             self.match = Match(*what, budget_s=settings.seconds, live_s=settings.live_s)

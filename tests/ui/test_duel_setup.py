@@ -12,7 +12,8 @@ from arena.players.program import jailed
 from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import NONE, WITH_AGENTS
-from screens.duel.live import LiveDuelScreen
+from screens.app_protocol import DuelPlan
+from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.setup import PROGRAM, DuelSetup
 
 pytestmark = pytest.mark.slow
@@ -186,3 +187,6 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         await until(pilot, lambda: app.screen is app.picker)
         app.open_problem(problem)
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
+        app.play_duel(problem, DuelPlan(GUEST, "house", 10.0))
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen.state.right.attempts)
+        assert not app.screen.state.left.attempts
