@@ -225,7 +225,7 @@ def test_too_high_a_count_is_refused() -> None:
 @pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_MEANINGFUL), (False, 0)])
 def test_timed_batches_have_meaningful_inputs_beside_upstreams(fits: bool, batches: int) -> None:
     machine = made()
-    machine.preset, machine.oracle.sealed = "paper", False  # without other probes
+    machine.preset, machine.oracle.sealed = "paper", False  # memory that cannot be sealed allows no probes
     machine.oracle.fits = lambda rank, order: fits
     rounds = machine.rounds()
     compared: list[Sequence[int]] = []
@@ -388,14 +388,6 @@ def test_probes_use_usual_cores_and_leave_no_sample() -> None:
     assert compared
     assert set(compared) == {0}
     assert preceded == {0, 1}  # as before timed batches
-
-
-def test_memory_that_cannot_be_sealed_allows_no_probes() -> None:
-    machine = made()
-    machine.oracle.sealed = False
-    rounds = measured(machine)
-    assert not rounds.probes.left(rounds.calls)
-    assert (apart(machine), orders(machine, DrawAgain)) == ([], [])
 
 
 def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPatch) -> None:
