@@ -19,7 +19,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import Kernel
 from screens import figures
-from screens.app_protocol import ask
+from screens.app_protocol import arena_app, ask
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask
 from screens.dialogs.void import ask_to_void
@@ -88,11 +88,12 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     async def _read(self) -> None:
         try:
-            self._all = await asyncio.to_thread(self.read_entries)
+            with arena_app(self).keys_wait():  # for the rows
+                self._all = await asyncio.to_thread(self.read_entries)
+                self._notes = await asyncio.to_thread(read_notes, self.services.paths.workspace)
         except ArenaError as error:
             self.query_one("#said", PlainStatic).update(error.one_line)
             return
-        self._notes = await asyncio.to_thread(read_notes, self.services.paths.workspace)
         self._list()
         if self.entries and not self.query_one("#search").display:
             self._table.focus()
