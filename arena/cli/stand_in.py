@@ -33,7 +33,7 @@ def command(port: int) -> None:
     model = ModelSettings(provider="openai_chat", model=NAME, base_url=address, tools=False)
     if session.settings.models.get(NAME) != model:
         save_settings(replace(session.settings, models={**session.settings.models, NAME: model}), session.paths)
-    print_line(f"{NAME} answers at {address} until ctrl+c; the settings file has it. In another terminal:")
+    print_line(f"{NAME} answers at {address} until ctrl+c; the settings file has it.\nIn another terminal:")
     for example in (
         f"generate 1 --model {NAME}",
         f"agent 1 --model {NAME} --steps 4",

@@ -130,21 +130,16 @@ class Welcome(Dialog[bool]):
         self._machine, self._problems, self._first = machine, problems, first
 
     def compose(self) -> ComposeResult:
+        facts = {"here": self._machine, "problems": str(self._problems), "first": self._first}
+        keys = {
+            "enter": "opens and runs it with a correct kernel",
+            "esc": "goes to the list of problems",
+            self.key_words("help"): f"help; {self.key_words('command_palette')}: menu of all commands",
+        }
         with self.frame("Welcome to pkb-arena", ""):
-            rows = [
-                ("", "Write a multi-GPU kernel and save it. Every save shows whether it is correct, and its speedup."),
-                ("", ""),
-                ("here      ", self._machine), ("problems  ", str(self._problems)), ("first     ", self._first),
-                ("", ""),
-                ("enter     ", "opens and runs it with a correct kernel"),
-                ("esc       ", "goes to the list of problems"),
-                (f"{self.key_words('help'):<10}", f"help; {self.key_words('command_palette')}: menu of all commands"),
-            ]  # fmt: skip
             yield PlainStatic(
-                Content("\n").join(
-                    Content.assemble(
-                        (name, "$muted" if name.strip() in ("here", "problems", "first") else "bold $accent"), words
-                    )
-                    for name, words in rows
-                )
+                "Write a multi-GPU kernel and save it. Every save shows whether it is correct, and its speedup."
             )
+            for rows, style in ((facts, "$muted"), (keys, "bold $accent")):
+                lines = (Content.assemble((f"{name:<10}", style), words) for name, words in rows.items())
+                yield PlainStatic(Content("\n").join([Content(""), *lines]))

@@ -179,9 +179,6 @@ class GpuStrip(PlainStatic):
             rows = [[(f"GPUs: {sampler.trouble} · `pkb-arena doctor` says more", "$warning")]]
         elif sampler.samples:
             width = room.width - 2
-            rows = (
-                gpu_rows(sampler.samples, width, self._timing)
-                if each
-                else [gpu_line(sampler.samples, width, self._timing)]
-            )
+            samples, timing = sampler.samples, self._timing
+            rows = gpu_rows(samples, width, timing) if each else [gpu_line(samples, width, timing)]
         self.update_if_new(Content("\n").join(Content.assemble(*row) for row in rows))

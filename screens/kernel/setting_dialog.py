@@ -63,16 +63,14 @@ class SettingDialog(DecidingDialog[Choice | None]):
         try:
             setting = choose_setting(self.problem, self._choice(), self.session.services.settings)
         except (ArenaError, ValueError) as error:
-            text = error.one_line if isinstance(error, ArenaError) else "sizes are whole numbers, 1 or more"
-            self.refuse(text)
+            self.refuse(error.one_line if isinstance(error, ArenaError) else "sizes are whole numbers, 1 or more")
             return
         cost = self.problem.cost(setting.sizes, setting.world, setting.dtype)
-        words = (
+        self.report(
             f"each rank: {figures.amount(cost.flops, 'FLOP')}"
             f" · touches {figures.amount(cost.local_bytes, 'B')}"
             f" · sends {figures.amount(cost.sent_bytes, 'B')} · on {setting.device}"
         )
-        self.report(words)
 
     def action_decide(self) -> None:
         try:

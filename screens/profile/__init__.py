@@ -91,11 +91,8 @@ class ProfileScreen(BaseScreen):
         setting = self.request.setting
         title = f"profile · {self.problem.id} {self.problem.slug} · {printable(self.request.kernel_name)}"
         saved = " as saved, without what was typed since" if self._unsaved else ""
-        entitle(
-            self.query_one("#profile-pane"),
-            title,
-            f"revision {self.revision}{saved} · {setting.preset} · {setting.dtype} · W={setting.world}",
-        )
+        of = f"revision {self.revision}{saved} · {setting.preset} · {setting.dtype} · W={setting.world}"
+        entitle(self.query_one("#profile-pane"), title, of)
         follow_width(self.query_one("#profile-page"), self.draw)
         self.set_interval(REFRESH_S, self.draw)
         self.start(self._profile(), "profile")
@@ -108,8 +105,7 @@ class ProfileScreen(BaseScreen):
         except ArenaError as error:
             self._end = words.not_made("! NOT PROFILED\n\n", error)
         else:
-            failed = first_failure(found.reports)
-            if failed is not None:
+            if (failed := first_failure(found.reports)) is not None:
                 self._end = words.rank_failed(failed)
             else:
                 self._timeline = await asyncio.to_thread(typical_call, found.reports)
