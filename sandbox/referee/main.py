@@ -6,6 +6,7 @@ It ends with all its processes when its stdin closes.
 """
 
 import contextlib
+import faulthandler
 import os
 import resource
 import selectors
@@ -464,6 +465,7 @@ def _set_limits() -> None:
 
 def main() -> None:
     """Serves until stdin closes or SIGTERM arrives. The engine handles SIGINT."""
+    faulthandler.enable()  # its last words say where it crashed
     processes.die_with_parent(number=signal.SIGTERM)
     processes.adopt_orphans()
     processes.hide_from_ptrace()

@@ -80,6 +80,18 @@ async def test_bytes_beyond_text_end_referee_like_garbage(paths: Paths) -> None:
             await engine.start()
 
 
+async def test_crashed_referee_says_where(paths: Paths) -> None:
+    async with Engine(paths) as engine:
+        await engine.start()
+        referee = engine._referee
+        assert referee is not None
+        os.kill(referee.pid, signal.SIGSEGV)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.shield(referee._reader)
+        assert "Segmentation fault" in referee.last_words
+        assert "wait_for_command" in referee.last_words
+
+
 def test_the_end_of_a_referee_is_named() -> None:
     ends = [arena.runs.referee_process._status(status) for status in (0, -9, -99)]
     assert ends == ["ended with status 0", "was killed by SIGKILL", "was killed by signal 99"]
