@@ -3,13 +3,12 @@
 import types
 from typing import Any
 
-import msgspec
 import pytest
 from stored_runs import run_row
 
 from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import RunRow
-from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, conclude, costs, row_of
+from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, costs, row_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds
 
@@ -84,20 +83,3 @@ def test_truth_of_device_cost_is_what_kernel_found() -> None:
     row = row_of(ran, cost, found_added_us("[rank 0] added 3.1 us\n[rank 1] added 5.0 us\n"))
     assert (row.truth, row.added_us, row.holds) == (pytest.approx(0.8), 5.0, True)
     assert row_of(ran, cost, found_added_us("[rank 0] nothing")).truth == pytest.approx(20 / 24)
-
-
-def test_runs_of_one_cost_come_to_a_line() -> None:
-    rows = [on_host(0.83), on_host(0.9), on_host(0.99, outcome="even")]
-    line = "host 20 %, expected: end-to-end; slower 2 of 3 (end-to-end 2, device time 0); "
-    line += "truth 0.833 in 1 of 3 intervals, found 0.900"
-    assert conclude(rows).lines == [f"13 gemm_allreduce: {line}"]
-    assert conclude(rows).sound
-    hidden = msgspec.structs.replace(row_of(run(1.0, 1.0, "even"), AddedCost("host", 0.2, ""), None), id=1)
-    assert conclude([*rows, hidden]).lines == [
-        f"13 gemm_allreduce: {line}",
-        "01 gemm_allreduce: host 20 %, expected: neither for sure; slower 0 of 1 (end-to-end 0, device time 0)",
-        f"all where it is expected: {line}",
-    ]
-    failed = row_of(run(1.0, verdict="CRASH"), AddedCost("host", 0.2, "call"), None)
-    assert not conclude([failed]).sound
-    assert "slower 0 of 1" in conclude([failed]).lines[0]

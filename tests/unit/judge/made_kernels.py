@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from sandbox.memory.host import TensorPlace
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
@@ -107,6 +108,8 @@ class MadeOracle:
     sealed: bool = True
     varies: bool = False
     """Whether shapes differ between inputs."""
+    tensors: Callable[[int, int], list[TensorPlace]] = lambda rank, slot: []
+    """tensors(rank, slot): the places of drawn tensors."""
     references: int | None = None
     """The number of reference worlds that fit into device memory; None: all."""
     lost_fds: bool = False

@@ -58,7 +58,7 @@ class TrustedRanks(MadeRanks):
                     *sizes, made.seconds, made.sealed, made.varies, made.references, order.arena_bytes[0]
                 )
             case Draw():
-                tables = [SlotTable(index, []) for index in range(len(order.seeds))]
+                tables = [SlotTable(index, made.tensors(rank, index)) for index in range(len(order.seeds))]
                 return Drawn(tables, [*made.touched(rank, order), *self.taken] if order.timed else [])
             case TakeOutputs():
                 self.taken.add(order.side)

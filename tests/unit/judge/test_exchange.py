@@ -10,6 +10,7 @@ import pytest
 from made_kernels import MadeKernel, MadeOracle, figures, right, wrong
 from made_machine import MadeMachine
 
+from sandbox.memory.host import TensorPlace
 from sandbox.protocol.events import OutputError, RankChecked
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import (
@@ -110,6 +111,14 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     timed = [order for order in orders if isinstance(order, Arm) and order.timed]
     assert [slot.index for order in timed for slot in order.slots] == [2, 3, 4]
     assert not found.contender.before_go
+
+
+@pytest.mark.parametrize(("by_rank", "by_slot"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_shapes_vary_by_rank_and_by_iteration(by_rank: int, by_slot: int) -> None:
+    machine = MadeMachine()
+    machine.oracle.tensors = lambda rank, slot: [TensorPlace("x", 8, (4 + by_rank * rank + by_slot * slot,), 0)]
+    (found := exchange(machine)).draw(3, timed=False)
+    assert found.shapes_vary is bool(by_rank and by_slot)
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])

@@ -219,6 +219,12 @@ async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
     assert len(player.asked) == 12
 
 
+async def test_only_errors_in_a_row_retire_workers(paths: Paths) -> None:
+    sweep = await played(paths, plan_for("1-3", attempts=2), [Scripted("die", "pass")])
+    assert sweep.progress.stopped == ""
+    assert Counter(result.verdict for result in results(paths)) == {"HARNESS_ERROR": 3, "PASS": 3}
+
+
 @pytest.mark.slow
 async def test_paid_kernel_is_not_asked_again_after_failure(paths: Paths) -> None:
     player = Scripted("die")
