@@ -128,8 +128,6 @@ class DuelScreen(BaseScreen):
         """Resets the duel to its start."""
         self.state = DuelState(self.state.header)
         self._shown = dict.fromkeys(SIDES, 0)
-        for name in SIDES:
-            self.panes[name].text = ""
         self.changed = True
 
     def hear(self, event: AnyDuelEvent) -> None:
@@ -168,7 +166,7 @@ class DuelScreen(BaseScreen):
             below = "hidden until the final" if concealed else ""
             entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
             pane.set_class(concealed, "concealed")
-            self.panes[name].soft_wrap = concealed
+            self.panes[name].soft_wrap = concealed or (name != self.edits and side.last is None)
             running = duel_words.status(side, state.header.budget_usd)
             words = duel_words.final_status(state, name, brief) if over else running
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
@@ -195,11 +193,11 @@ class DuelScreen(BaseScreen):
         """Shows the text that is being written, else the last submission."""
         side = self.state.side(name)
         switcher = self.query_one(f"#{name}-text", ContentSwitcher)
+        path = self.state.header.player(name).kernel_path
+        plays = f"# Plays in {path}" if path else ""
         if name == self.hidden:
-            path = self.state.header.player(name).kernel_path
-            plays = f"\n# Plays in {path}" if path else ""
-            told = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree.{plays}"
-            self.panes[name].text = told
+            told = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree."
+            self.panes[name].text = f"{told}\n{plays}".rstrip()
             return
         shown = f"{name}-writing" if side.writing else f"{name}-source"
         if switcher.current != shown:
@@ -209,6 +207,8 @@ class DuelScreen(BaseScreen):
         elif side.last is not None and self._shown[name] != side.last.number:
             self._shown[name] = side.last.number
             self.panes[name].text = shown_text(side.last.kernel)
+        elif side.last is None:
+            self.panes[name].text = plays
 
     # --- keys ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from arena.players.program import jailed
 from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import NONE, WITH_AGENTS
-from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.setup import PROGRAM, DuelSetup
 
@@ -175,7 +174,6 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         duel = app.screen
-        assert duel.edited_path == ring
         await until(pilot, lambda: "Plays in" in duel.panes["right"].text)
         duel.action_submit()
         await until(pilot, lambda: duel.state.left.last is not None and duel.state.left.last.judged)
@@ -187,6 +185,9 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         await until(pilot, lambda: app.screen is app.picker)
         app.open_problem(problem)
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
-        app.play_duel(problem, DuelPlan(GUEST, "house", 10.0))
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen.state.right.attempts)
+        app.play_duel(problem, type(duel.plan)(GUEST, "house", 10.0))
+        await until(
+            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "Plays in" in app.screen.panes["left"].text
+        )
+        await until(pilot, lambda: app.screen.state.right.attempts)
         assert not app.screen.state.left.attempts
