@@ -172,15 +172,11 @@ class SingleCalls:
         return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
 
     def _noise_us(self, call: Interval, share: float) -> float:
-        """Half width in microseconds of what a single call saves if both sides have the slower side's noise.
-
-        That side gains nothing by it. share: the quantile of calls.
-        """
+        """Half width in microseconds of a saving by the slower side's noise, which gains that side nothing. share: quantile."""
         chance = np.random.default_rng(0)
         times = np.array([pair.baseline_us if call.low > 1 else pair.contender_us for pair in self.pairs])
         found = np.quantile(chance.choice(times, (RESAMPLES, len(times))), share, axis=1)
-        low, high = np.quantile(found, [TAIL, 1 - TAIL])
-        return float(math.sqrt(2) * (high - low) / 2)
+        return float(math.sqrt(0.5) * np.ptp(np.quantile(found, [TAIL, 1 - TAIL])))
 
     def _saves(self, call: Interval) -> bool:
         """Whether single calls show that the leading side saves time."""

@@ -40,7 +40,6 @@ def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, cloc
             Interval(0.98, 0.965, 0.995),
             "same speed end-to-end 0.99× [0.94, 1.04], detects 8 %; device time 0.98× [0.96, 0.99] (slower)",
         ),
-        (SLOWER, None, "0.80× slower end-to-end [0.75, 0.85]"),
         (SLOWER, NOISY, "0.80× slower end-to-end [0.75, 0.85]; device time too noisy"),
         (Interval(0.0042, 0.00398, 0.045), None, "0.0042× slower end-to-end [0.004, 0.04]"),
         (Interval(0.0012, 0.0004, 0.0045), None, "0.0012× slower end-to-end [<0.001, 0.004]"),
