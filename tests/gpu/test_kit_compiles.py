@@ -52,6 +52,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "hyena_conv1d_boundary_exchange": [{"WINDOW": 7}, {"WINDOW": 0}],
     "vocab_parallel_cross_entropy_loss": [{"WARPS": 1}, {"WARPS": 8}],
     "blocked_fp8_dequantize": [{"CODE": "uint8_t", "EACH": 4}, {"CODE": "float", "EACH": 1}],
+    "conv2d_boundary_exchange": [{"ROWS": 64, "RUN": 32}],
     "load_balancing_loss_fn": [{"LANES": lanes, "WORDS": words} for lanes, words in ((1, 1), (8, 1), (32, 2), (32, 4))],
 }
 """Words of a source and their values, by block, problem or the name of what `cuda.lazy` returns."""

@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(512) sum_two_shot(Px px, PxNumbers 
 """)
 BLOCKS, THREADS = 64, 512
 SMALL = 1 << 19
-"""Bytes up to which every rank sends everything to all ranks, in one step instead of two."""
+"""Bytes that a rank sends, up to which it sends everything to all ranks, in one step instead of two."""
 
 symm.reserve(2 << 30)  # staging and two results of the largest sizes
 
@@ -98,7 +98,7 @@ def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:
     given = [number for g in gradients for number in (g.data_ptr(), g.numel())]
     words = sum(-(-gradient.numel() // each) for gradient in gradients)
     kernel = kernel_for(dtype)
-    if words * 16 <= SMALL:
+    if (team.world - 1) * words * 16 <= SMALL:
         result = torch.empty(words * each, dtype=dtype, device=gradients[0].device)
         boxes = team.empty((2, team.world, words, 2, 4), torch.int32, "boxes")
         blocks = min(max(-(-words // THREADS), 1), BLOCKS)

@@ -10,11 +10,15 @@ from sandbox.kit.symmetric_memory.team import Team
 kernel_for = cuda.lazy(r"""
 // A tile: RUN words (of 16 bytes) of ROWS rows of a matrix. In shared memory a row has one more 32-bit word, so that the elements
 // of a column lie in different banks.
-const int ROWS = 64, RUN = 32, PITCH = 4 * RUN + 1;
+const int PITCH = 4 * RUN + 1;
+struct Place { i64 matrix, row, column; };
+// The tiles that cover `matrices` of [rows][columns].
 template <class T> struct Tiles {
     static const int each = 16 / sizeof(T), width = RUN * each;
-    i64 across, down;  // tiles that cover a matrix [rows][columns]
-    __device__ Tiles(i64 rows, i64 columns) : across((columns + width - 1) / width), down((rows + ROWS - 1) / ROWS) {}
+    const i64 across, of_matrix, count;  // tiles beside each other, of a matrix, and in all
+    __device__ Tiles(i64 matrices, i64 rows, i64 columns)
+        : across((columns + width - 1) / width), of_matrix((rows + ROWS - 1) / ROWS * across), count(matrices * of_matrix) {}
+    __device__ Place place(i64 tile) const { return {tile / of_matrix, tile % of_matrix / across * ROWS, tile % across * width}; }
 };
 // The whole block calls this: loads a tile of x [rows][columns], and adds `bias` [columns] if there is one.
 template <class T> static __device__ void load_tile(
@@ -60,12 +64,11 @@ template <class T> static __device__ uint4 column_word(u32 (*tile)[PITCH], int f
 extern "C" __global__ void __launch_bounds__(512, 2) extend(Px px, const TYPE* x, TYPE* y, i64 batches, i64 channels, i64 size,
         i64 halo) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const Tiles<TYPE> tiles(channels, size);
+    const Tiles<TYPE> tiles(batches, channels, size);
     const int each = tiles.each, groups = ROWS / each;
     __shared__ u32 tile[ROWS][PITCH];
-    for (i64 number = blockIdx.x; number < batches * tiles.down * tiles.across; number += gridDim.x) {
-        const i64 batch = number / (tiles.down * tiles.across), row = number / tiles.across % tiles.down * ROWS;
-        const i64 column = number % tiles.across * tiles.width;
+    for (i64 number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+        const auto [batch, row, column] = tiles.place(number);
         load_tile<TYPE>(tile, x + batch * channels * size, channels, size, row, column, nullptr);
         TYPE* strip = y + batch * (size + 2 * halo) * channels;
         for (int i = threadIdx.x; i < groups * tiles.width && column + i / groups < size; i += blockDim.x) {
@@ -89,12 +92,11 @@ extern "C" __global__ void __launch_bounds__(512, 2) extend(Px px, const TYPE* x
 // Turns x [batches][pixels][channels] to y [batches][channels][pixels], and adds the bias.
 extern "C" __global__ void __launch_bounds__(512) turn_back(const TYPE* x, const TYPE* bias, TYPE* y, i64 batches, i64 channels,
         i64 pixels) {
-    const Tiles<TYPE> tiles(pixels, channels);
+    const Tiles<TYPE> tiles(batches, pixels, channels);
     const int each = tiles.each, groups = ROWS / each;
     __shared__ u32 tile[ROWS][PITCH];
-    for (i64 number = blockIdx.x; number < batches * tiles.down * tiles.across; number += gridDim.x) {
-        const i64 batch = number / (tiles.down * tiles.across), row = number / tiles.across % tiles.down * ROWS;
-        const i64 column = number % tiles.across * tiles.width;
+    for (i64 number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+        const auto [batch, row, column] = tiles.place(number);
         load_tile<TYPE>(tile, x + batch * channels * pixels, pixels, channels, row, column, bias);
         for (int i = threadIdx.x; i < groups * tiles.width && column + i / groups < channels; i += blockDim.x) {
             TYPE* to = y + (batch * channels + column + i / groups) * pixels;
@@ -103,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(512) turn_back(const TYPE* x, const
     }
 }
 """)
-THREADS, ROWS, RUN_BYTES = 512, 64, 512
+THREADS, TILE = 512, {"ROWS": 64, "RUN": 32}
 EXCHANGING, TURNING = 256, 528
 """Blocks of the launch that waits for the neighbours, two on each multiprocessor at most, and of the other one."""
 
@@ -133,13 +135,13 @@ def solution(
     batch, channels, pixels = *made.shape[:2], made[0, 0].numel()
     blocks = blocks_for(batch, pixels, channels * made.element_size(), TURNING)
     given = made.data_ptr(), 0 if bias is None else bias.contiguous(), result
-    kernel_for(x.dtype).turn_back[blocks, THREADS](*given, batch, channels, pixels)
+    kernel_for(x.dtype, **TILE).turn_back[blocks, THREADS](*given, batch, channels, pixels)
     return result
 
 
 def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
     """Strip x [B, C, h, w] with `padding` rows of either neighbour: [B, C, h + 2 padding, w], with channels last in memory."""
-    kernel = kernel_for(x.dtype).extend
+    kernel = kernel_for(x.dtype, **TILE).extend
     batch, channels, height, width = x.shape
     # Two are enough: a rank stores in call e+2 after the barrier of call e+1, which all ranks reach after the convolution of
     # call e.
@@ -152,7 +154,7 @@ def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
 
 def blocks_for(batch: int, rows: int, nbytes: int, most: int) -> int:
     """Blocks of a launch that turns `batch` matrices of so many rows of nbytes each."""
-    return max(min(batch * -(-rows // ROWS) * -(-nbytes // RUN_BYTES), most), 1)
+    return max(min(batch * -(-rows // TILE["ROWS"]) * -(-nbytes // (16 * TILE["RUN"])), most), 1)
 
 
 def by_library(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
