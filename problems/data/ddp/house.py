@@ -4,10 +4,10 @@ import torch
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.fan_out import fan_out, kernel_for
-from sandbox.kit.blocks.perceptron import parameters_in
+from sandbox.kit.blocks.perceptron import Tensors, parameters_in
 from sandbox.kit.blocks.sharded_adam import Adam
 from sandbox.kit.blocks.side_stream import beside, join
-from sandbox.kit.blocks.zero_step import FEW, compile_all, step_beside
+from sandbox.kit.blocks.zero_step import FEW, compile_all, fan_out_layers, step_beside
 
 symm.reserve(4 << 30)  # states and results, two of each, and a gradient of the largest sizes
 
@@ -53,17 +53,20 @@ def solution(
     mine = slice(min(team.rank * share, count), (team.rank + 1) * share)
     old, updated = ([part[mine] for part in whole.chunk(3)] for whole in (state, result))
 
-    def bring(first: int, last: int, base: int, most_blocks: int) -> None:
-        if (first, last) == (0, count):
-            fan_out((*given, *means, *squares), state, team)
-        else:
-            fan_out(given[2:] if first else given[:2], state[first:last], team, base, most_blocks)
-
     def send_moments() -> None:
         join()  # the second layer's weights have arrived
         with beside():  # during the products that follow
             fan_out((*means, *squares), state[count:], team, 256, FEW)
 
     batch = X_local, y_local
-    step_beside(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2), bring, send_moments)
+    all_given = (*given, *means, *squares, state)
+    step_beside(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2), all_given, bring, send_moments)
     return tuple(part for flat in result.chunk(3) for part in parameters_in(flat, shapes))
+
+
+def bring(given: Tensors, weight: torch.Tensor, first: int, last: int, base: int, most_blocks: int) -> None:
+    """Brings the whole state (the last of `given`) to all ranks, or the weights of one layer."""
+    if (first, last) == (0, weight.numel()):
+        fan_out(given[:-1], given[-1], symm.connect())
+    else:
+        fan_out_layers(given, weight, first, last, base, most_blocks)

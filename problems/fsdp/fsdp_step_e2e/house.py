@@ -4,6 +4,7 @@ import torch
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.columns import kernel_for, push_columns
+from sandbox.kit.blocks.perceptron import Tensors
 from sandbox.kit.blocks.sharded_adam import Adam
 from sandbox.kit.blocks.zero_step import compile_all, step_beside
 
@@ -37,12 +38,14 @@ def solution(
     weight = symm.out(q * team.world, flat_param_shard.dtype, "weight", ring=2)
     old = [shard.contiguous() for shard in (flat_param_shard, exp_avg_shard, exp_avg_sq_shard)]
     updated = torch.empty_like(old[0]), torch.empty_like(old[1]), torch.empty_like(old[2])
-
-    def gather_within(first: int, last: int, base: int, most_blocks: int) -> None:
-        low = min(max(team.rank * q, first), last)
-        high = min(max((team.rank + 1) * q, low), last)
-        mine = old[0][low - team.rank * q : high - team.rank * q]
-        push_columns(mine[None], weight[None], team, low, min(last - first, q), base, most_blocks)
-
-    step_beside((X_local, y_local), weight, param_shapes, adam, q, old, updated, (), gather_within)
+    step_beside((X_local, y_local), weight, param_shapes, adam, q, old, updated, (), old[:1], gather)
     return updated
+
+
+def gather(given: Tensors, weight: torch.Tensor, first: int, last: int, base: int, most_blocks: int) -> None:
+    """Stores this rank's part of the elements `first` to `last` of `weight` at all ranks."""
+    team, (shard,), q = symm.connect(), given, given[0].numel()
+    low = min(max(team.rank * q, first), last)
+    high = min(max((team.rank + 1) * q, low), last)
+    mine = shard[low - team.rank * q : high - team.rank * q]
+    push_columns(mine[None], weight[None], team, low, min(last - first, q), base, most_blocks)

@@ -56,7 +56,7 @@ def scattered_product(
     """
     others, (_, rows, _), columns, own = team.world - 1, a.shape, b.shape[1], owned[team.rank]
     rest = team.peers(more) if more is not None else []
-    parts = _parts(rows, chunks)
+    parts = [slice(rows * number // chunks, rows * (number + 1) // chunks) for number in range(chunks)]
     partial = a.new_empty((others, rows, columns))
     arrived = []
     # In the order r+1, r+2, ..., so that no rank receives from two at a time.
@@ -77,10 +77,6 @@ def scattered_product(
         own[part].addmm_(a[team.rank, part], b)
         if complete is not None:
             complete(part)
-
-
-def _parts(rows: int, chunks: int) -> list[slice]:
-    return [slice(rows * number // chunks, rows * (number + 1) // chunks) for number in range(chunks)]
 
 
 def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:

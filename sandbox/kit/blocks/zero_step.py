@@ -18,14 +18,16 @@ import torch
 from sandbox.kit import symm
 from sandbox.kit.blocks.fan_out import fan_out
 from sandbox.kit.blocks.fan_out import kernel_for as fan_out_kernel
+from sandbox.kit.blocks.perceptron import Tensors, parameters_in, write_gradient
 from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
-from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 from sandbox.kit.blocks.sharded_adam import Adam, State, step_slice
 from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.recorded import recorded
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+Bring = Callable[[Tensors, torch.Tensor, int, int, int, int], None]
+"""(given, weight, first, last, base, most_blocks) stores elements `first` to `last` of `weight`: all, or those of one layer."""
 
 LARGE = 16 << 20
 """Bytes of parameters from which exchanges run beside products."""
@@ -52,49 +54,61 @@ def step_beside(
     old: State,
     updated: State,
     to_all: Collection[int],
-    bring: Callable[[int, int, int, int], None],
+    given: Tensors,
+    bring: Bring,
     before_second: Callable[[], None] = join,
 ) -> None:
     """Brings the weights, computes the gradient, and updates this rank's slice of the state, at the same time if they are large.
 
     batch: X_local [n, d_in] and y_local [n, d_out]. weight: symmetric and flat: W1, b1, W2, b2 of these shapes. share: elements
     of a rank's slice; the last slices may be shorter or empty. old, updated, to_all: this rank's slices, as for `step_slice`.
-    bring(first, last, base, most_blocks) stores elements `first` to `last` of `weight`: all, or those of one layer. before_second
-    is called when the first layer is queued; it makes the current stream wait for the second layer's weights. Collective.
+    given: what `bring` reads. bring: a function of a module, because small steps are recorded. before_second is called when the
+    first layer is queued; it makes the current stream wait for the second layer's weights. Collective.
     """
     team, count = symm.connect(), weight.numel()
     border, start = math.prod(shapes[0]) + math.prod(shapes[1]), min(team.rank * share, count)
     gradient = symm.empty(count, weight.dtype, "gradient")  # free again at the end of a call
 
-    def step_within(first: int, last: int, most_blocks: int) -> None:
+    def ready(first: int, last: int) -> None:
         """Updates the elements `first` to `last` of the flat vector that this rank owns."""
         low = min(max(team.rank * share, first), last)
         high = min(max((team.rank + 1) * share, low), last)
         before, after = ([part[low - start : high - start] for part in state] for state in (old, updated))
         longest = -(-min(last - first, share) * weight.element_size() // 16)
-        step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
-
-    def ready(first: int, last: int) -> None:
         with beside():
-            step_within(first, last, ALL if last == border else FEW)
+            most_blocks = ALL if last == border else FEW
+            step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
 
     X, y = batch[0].contiguous(), batch[1].contiguous()
-    parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
     if not weight.is_cuda or weight.nbytes < LARGE:
-        bring(0, count, 0, ALL)
-        write_gradient(X, y, parameters, gradients)
-        step_within(0, count, ALL)
+        _write_at_once((X, y), given, (weight, gradient), shapes, bring)
+        # This launch is not recorded, because its numbers change from step to step.
+        longest = -(-share * weight.element_size() // 16)
+        step_slice(team, adam, gradient[start:][: old[0].numel()], old, updated, to_all, 512, longest)
         return
+    parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
     # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
-    bring(0, border, 0, ALL)
+    bring(given, weight, 0, border, 0, ALL)
     with beside():
-        bring(border, count, 256, FEW)
+        bring(given, weight, border, count, 256, FEW)
     write_gradient(X, y, parameters, gradients, before_second, ready, PIECES)
     join()
 
 
+@recorded
+def _write_at_once(batch: Pair, given: Tensors, flat: Pair, shapes: Sequence[Sequence[int]], bring: Bring) -> None:
+    bring(given, flat[0], 0, flat[0].numel(), 0, ALL)
+    write_gradient(*batch, parameters_in(flat[0], shapes), parameters_in(flat[1], shapes))
+
+
+def fan_out_layers(given: Tensors, weight: torch.Tensor, first: int, last: int, base: int, most_blocks: int) -> None:
+    """Brings rank 0's W1, b1, W2 and b2 to all ranks; see `Bring`."""
+    layers = given[2 if first else 0 : 4 if last == weight.numel() else 2]
+    fan_out(layers, weight[first:last], symm.connect(), base, most_blocks)
+
+
 @torch.no_grad()
-def zero_step(batch: Pair, given: Parameters, moments: Pair, adam: Adam) -> tuple[torch.Tensor, ...]:
+def zero_step(batch: Pair, given: Tensors, moments: Pair, adam: Adam) -> tuple[torch.Tensor, ...]:
     """Returns (W1, b1, W2, b2, exp_avg, exp_avg_sq) after the step, in fresh memory.
 
     batch: X_local [n, d_in] and y_local [n, d_out]; given: W1 [h, d_in], b1 [h], W2 [d_out, h], b2 [d_out], of which rank 0's
@@ -109,10 +123,6 @@ def zero_step(batch: Pair, given: Parameters, moments: Pair, adam: Adam) -> tupl
     weight, result = symm.out(count, dtype, "weight", ring=2), symm.out(count, dtype, "result")
     mean, square = map(torch.empty_like, moments)
     mine = slice(team.rank * q, (team.rank + 1) * q)
-
-    def bring(first: int, last: int, base: int, most_blocks: int) -> None:
-        fan_out(given[2 if first else 0 : 4 if last == count else 2], weight[first:last], team, base, most_blocks)
-
-    updated = result[mine], mean, square
-    step_beside(batch, weight, shapes, adam, q, (weight[mine], *moments), updated, (0,), bring)
+    old, updated = (weight[mine], *moments), (result[mine], mean, square)
+    step_beside(batch, weight, shapes, adam, q, old, updated, (0,), given, fan_out_layers)
     return (*parameters_in(result, shapes), mean, square)
