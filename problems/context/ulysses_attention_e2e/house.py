@@ -5,6 +5,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from sandbox.kit import cuda
+from sandbox.kit.recorded import recorded
 
 kernel_for = cuda.lazy(r"""
 // Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
@@ -64,20 +65,29 @@ def solution(
     heads of the block. Heads of more than 256 elements are mixed by torch on GPUs, too.
     """
     world = dist.get_world_size(group)
-    block = num_heads // world
-    qkv = F.linear(hidden_states, w_qkv)
-    dim = qkv.shape[-1] // (3 * num_heads)
+    block, dim = num_heads // world, w_qkv.shape[0] // (3 * num_heads)
     causal = causal and world * hidden_states.shape[1] > 1
     if hidden_states.is_cuda and dim <= LARGEST_HEAD:
-        mixed = qkv.new_empty((*qkv.shape[:-1], num_heads * dim))
-        tokens = mixed.numel() // (num_heads * dim)
-        blocks = min(max(-(-tokens * num_heads // (THREADS // 32)), 1), BLOCKS)
-        launch = kernel_for(qkv.dtype).mix[blocks, THREADS]
-        launch(qkv.contiguous(), mixed, tokens, num_heads, dim, block, dim**-0.5, int(causal))
-        return F.linear(mixed, w_o)
+        output = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
+        on_gpus(hidden_states, w_qkv, w_o, output, num_heads, block, causal)
+        return output
+    qkv = F.linear(hidden_states, w_qkv)
     q, k, v = qkv.unflatten(-1, (3, world, block, dim)).unbind(2)
     scores = (q @ k.transpose(-1, -2)) * dim**-0.5
     if causal:
         later = torch.ones(block, block, dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
     return F.linear((scores.softmax(dim=-1) @ v).flatten(2), w_o)
+
+
+@recorded
+def on_gpus(
+    x: torch.Tensor, w_qkv: torch.Tensor, w_o: torch.Tensor, output: torch.Tensor, heads: int, block: int, causal: bool
+) -> None:
+    """Writes the output. block: heads that are mixed with one another."""
+    qkv = F.linear(x, w_qkv).flatten(0, 1)
+    tokens, dim = qkv.shape[0], qkv.shape[1] // (3 * heads)
+    mixed = qkv.new_empty((tokens, heads * dim))
+    blocks = min(max(-(-tokens * heads // (THREADS // 32)), 1), BLOCKS)
+    kernel_for(qkv.dtype).mix[blocks, THREADS](qkv, mixed, tokens, heads, dim, block, dim**-0.5, int(causal))
+    torch.mm(mixed, w_o.t(), out=output.flatten(0, 1))

@@ -4,12 +4,15 @@ import itertools
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn import functional
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.attention import attend_together
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import BLOCKS, add_up, boxes
+from sandbox.kit.recorded import recorded
+from sandbox.kit.symmetric_memory.team import Team
 
 LARGE = 8 << 20
 """Bytes of the output from which it is added up in chunks of rows, each while the next is multiplied."""
@@ -17,6 +20,8 @@ CHUNKS, FEW_BLOCKS = 4, 48
 """Number of chunks, and blocks that add one up. Nothing runs beside the last chunk, so it gets all blocks."""
 SLOTS = 256
 """First signal slot of the sums; the exchange of heads uses the slots below."""
+Mode = tuple[float | None, bool, dist.ProcessGroup | None]
+"""Scale, mask, and the ranks that share the sequence."""
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
@@ -36,19 +41,28 @@ def solution(
     num_heads counts all heads; this rank has H_l = num_heads / tp of them. The result is the sum over the TP group of
     partial outputs in the run dtype, as in the baseline.
     """
-    heads = num_heads // dist.get_world_size(tp_group)
-    qkv = functional.linear(hidden_states, w_qkv).view(*hidden_states.shape[:2], 3, heads, -1)
-    context = attend_together(qkv, softmax_scale, causal, cp_group).flatten(0, 1).flatten(1)  # [B·S, H_l·d]
-    if dist.get_world_size(tp_group) == 1:
-        return torch.mm(context, w_o.t()).view(hidden_states.shape)
     team = symm.team(tp_group)
-    output = context.new_empty((context.shape[0], w_o.shape[0]))
-    box = boxes(output.numel(), output.dtype, team, output.is_cuda)
-    if output.nbytes < LARGE or not output.is_cuda:
+    output = hidden_states.new_empty((hidden_states.shape[:2].numel(), w_o.shape[0]))
+    box = boxes(output.numel(), output.dtype, team, output.is_cuda) if team.world > 1 else output
+    # An exchange of heads takes a buffer of a ring in every call, which cannot be recorded.
+    write = write_output if dist.get_world_size(cp_group) == 1 else write_output.function
+    write(hidden_states, w_qkv, w_o, (output, box), num_heads // team.world, (softmax_scale, causal, cp_group), team)
+    return output.view(hidden_states.shape)
+
+
+@recorded
+def write_output(
+    x: Tensor, w_qkv: Tensor, w_o: Tensor, room: tuple[Tensor, Tensor], heads: int, mode: Mode, team: Team
+) -> None:
+    """Writes the layer's output. room: the output [B·S, D] and the box of its sum; heads: this rank's."""
+    qkv = functional.linear(x, w_qkv).view(*x.shape[:2], 3, heads, -1)
+    context = attend_together(qkv, *mode).flatten(0, 1).flatten(1)  # [B·S, H_l·d]
+    (output, box), (rows, width) = room, room[0].shape
+    if team.world == 1 or output.nbytes < LARGE or not output.is_cuda:
         torch.mm(context, w_o.t(), out=output)
-        add_up(output, box, team, base=SLOTS)
-        return output.view(hidden_states.shape)
-    rows, width = output.shape
+        if team.world > 1:
+            add_up(output, box, team, base=SLOTS)
+        return
     edges = [rows * number // CHUNKS for number in range(CHUNKS + 1)]
     for first, last in itertools.pairwise(edges):
         torch.mm(context[first:last], w_o.t(), out=output[first:last])
@@ -56,4 +70,3 @@ def solution(
             blocks = BLOCKS if last == rows else FEW_BLOCKS
             add_up(output[first:last], box[:, first * width :], team, base=SLOTS, most_blocks=blocks)
     join()
-    return output.view(hidden_states.shape)
