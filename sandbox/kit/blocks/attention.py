@@ -28,9 +28,9 @@ SHORT = 256
 """Most keys of all ranks together."""
 
 
-def is_short(query: torch.Tensor, world: int) -> bool:
-    """Whether `attend_short` is for queries [B, S, H, d] on each of `world` ranks."""
-    return query.is_cuda and world * query.shape[1] <= SHORT and query.shape[3] <= LARGEST_HEAD
+def is_short(rows: int, width: int, world: int) -> bool:
+    """Whether `attend_short` is for heads of `width` elements and so many rows on each of `world` ranks, on GPUs."""
+    return world * rows <= SHORT and width <= LARGEST_HEAD
 
 
 def attend_short(
@@ -96,7 +96,7 @@ def attend_together(
     """
     world, heads = dist.get_world_size(group), qkv.shape[3]
     query, key, value = qkv.unbind(2)
-    if is_short(query, world):
+    if query.is_cuda and is_short(query.shape[1], query.shape[3], world):
         return attend_short(query, key, value, scale, causal, symm.team(group))
     if world == 1:
         return attend(query, key, value, scale, causal)
