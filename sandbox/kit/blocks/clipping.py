@@ -57,9 +57,8 @@ def clip(
     out = torch.empty(3, dtype=torch.float32, device=device)
     kernels = kernel_for(dtype)
     counts = len(flat), len(dense)
-    kernels.sum_all[blocks, THREADS](
-        team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm
-    )
+    sum_all = kernels.sum_all[blocks, THREADS]
+    sum_all(team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm)
     if flat:
         kernels.scale_all[blocks, THREADS](few, many, out, *counts)
     for gradient, scaled in zip(gradients, flat, strict=True):

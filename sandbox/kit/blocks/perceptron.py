@@ -71,9 +71,8 @@ def _change_by_loss(output: torch.Tensor, targets: torch.Tensor, bias: torch.Ten
         output.copy_((output.float() - targets.float()) * factor)
         bias.copy_(output.float().sum(dim=0))
         return
-    kernel_for(output.dtype).loss_gradient[_launch(output)](
-        output, targets, bias.data_ptr(), *_room(output), *output.shape, factor
-    )
+    launch = kernel_for(output.dtype).loss_gradient[_launch(output)]
+    launch(output, targets, bias.data_ptr(), *_room(output), *output.shape, factor)
 
 
 def _change_by_relu(gradient: torch.Tensor, hidden: torch.Tensor, bias: torch.Tensor) -> None:
@@ -81,9 +80,8 @@ def _change_by_relu(gradient: torch.Tensor, hidden: torch.Tensor, bias: torch.Te
         gradient.masked_fill_(hidden <= 0, 0)
         bias.copy_(gradient.float().sum(dim=0))
         return
-    kernel_for(gradient.dtype).relu_gradient[_launch(gradient)](
-        gradient, hidden, bias.data_ptr(), *_room(gradient), *gradient.shape
-    )
+    launch = kernel_for(gradient.dtype).relu_gradient[_launch(gradient)]
+    launch(gradient, hidden, bias.data_ptr(), *_room(gradient), *gradient.shape)
 
 
 def _launch(x: torch.Tensor) -> tuple[tuple[int, int], int]:

@@ -57,17 +57,6 @@ def next_scale(
     least = float(torch.tensor(SMALLEST_MAXIMUM).to(history.dtype))
     by_product = int(divides_by_product(device))
     kernel = kernel_for(flat.dtype).find_scale[blocks, THREADS]
-    kernel(
-        flat,
-        history.contiguous(),
-        numbers.view(torch.int32),
-        _counter(device),
-        rolled,
-        numbers[blocks:],
-        flat.numel(),
-        history.numel(),
-        least,
-        LARGEST_CODE,
-        by_product,
-    )
+    scratch = numbers.view(torch.int32), _counter(device), rolled, numbers[blocks:]
+    kernel(flat, history.contiguous(), *scratch, flat.numel(), history.numel(), least, LARGEST_CODE, by_product)
     return rolled, numbers[blocks:]

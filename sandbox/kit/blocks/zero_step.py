@@ -76,8 +76,9 @@ def step_beside(
         before, after = ([part[low - start : high - start] for part in state] for state in (old, updated))
         longest = -(-min(last - first, share) * weight.element_size() // 16)
         with beside():
-            most_blocks = ALL if last == border else FEW
-            step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
+            step_slice(
+                team, adam, gradient[low:high], before, after, to_all, 512, longest, ALL if last == border else FEW
+            )
 
     X, y = batch[0].contiguous(), batch[1].contiguous()
     if not weight.is_cuda or weight.nbytes < LARGE:
