@@ -250,26 +250,11 @@ def solution(
     masks, places, firsts = (part.data_ptr() for part in scratch)
     size = torch.empty(1, dtype=torch.int64, device=means.device)
     scene = [float(number) for number in numbers]
-    kernels.count_visible[blocks, THREADS](
-        symm.px,
-        *given[:3],
-        *given[5:],
-        lenses,
-        masks,
-        places,
-        totals.data_ptr(),
-        firsts,
-        done.data_ptr(),
-        size,
-        len(means),
-        cameras,
-        *scene,
-    )
+    counted = lenses, masks, places, totals.data_ptr(), firsts, done.data_ptr(), size
+    kernels.count_visible[blocks, THREADS](symm.px, *given[:3], *given[5:], *counted, len(means), cameras, *scene)
     sizes = read_early(size)
-    results = [room.data_ptr() + begin for begin in begins[:-1]]
-    kernels.deliver_records[blocks, THREADS](
-        symm.px, *given[:5], lenses, masks, places, firsts, *results, offsets, len(means), cameras, channels, *scene
-    )
+    delivered = lenses, masks, places, firsts, *(room.data_ptr() + begin for begin in begins[:-1]), offsets
+    kernels.deliver_records[blocks, THREADS](symm.px, *given[:5], *delivered, len(means), cameras, channels, *scene)
     (found,) = sizes()
     return tuple(
         room[begin : begin + found * width].view(each).view(found, *shape)

@@ -149,15 +149,11 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     columns = team.empty((images, (width + 1) // 2, n0), torch.complex64, "columns")
     paired = x.new_empty((images, plan.count, n1))
     blocks = min(images * plan.count, BLOCKS)
-    kernels().combine[blocks, THREADS](
-        team.px,
-        *(x.data_ptr(), staged.data_ptr(), paired.data_ptr(), plan.pairs),
-        *(images, n0, n1, stored, height, plan.count),
-    )
+    given = x.data_ptr(), staged.data_ptr(), paired.data_ptr(), plan.pairs
+    kernels().combine[blocks, THREADS](team.px, *given, images, n0, n1, stored, height, plan.count)
     paired = torch.fft.ifft(paired, dim=-1, norm="forward").contiguous()
-    kernels().send_columns[blocks, THREADS](
-        team.px, *(paired.data_ptr(), columns.data_ptr(), plan.pairs), *(images, n0, n1, width, plan.count, scale)
-    )
+    given = paired.data_ptr(), columns.data_ptr(), plan.pairs
+    kernels().send_columns[blocks, THREADS](team.px, *given, images, n0, n1, width, plan.count, scale)
     field = transposed(torch.fft.ifft(columns, dim=-1, norm="forward"))
     return torch.view_as_real(field).flatten(-2)[..., :width].reshape(*x.shape[:-2], n0, width)
 

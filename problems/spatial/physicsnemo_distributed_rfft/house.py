@@ -118,13 +118,11 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     rows = team.empty((images, plan.count, team.world * width), torch.complex64, "rows")
     result = team.out((images, plan.height, n1 // 2 + 1), torch.complex64, "spectrum")
     blocks = min(images * plan.count, BLOCKS)
-    kernels().send_rows[blocks, THREADS](
-        team.px, halves.data_ptr(), rows.data_ptr(), plan.pairs, images, n0, width, plan.count
-    )
+    given = halves.data_ptr(), rows.data_ptr(), plan.pairs
+    kernels().send_rows[blocks, THREADS](team.px, *given, images, n0, width, plan.count)
     spectra = torch.fft.fft(rows, n=n1, dim=-1, norm="backward").contiguous()
-    kernels().send_spectra[blocks, THREADS](
-        team.px, *(spectra.data_ptr(), result.data_ptr(), plan.pairs), *(images, n0, n1, plan.height, plan.count, scale)
-    )
+    given = spectra.data_ptr(), result.data_ptr(), plan.pairs
+    kernels().send_spectra[blocks, THREADS](team.px, *given, images, n0, n1, plan.height, plan.count, scale)
     return result.view(*batch, plan.height, n1 // 2 + 1)
 
 
