@@ -21,6 +21,7 @@ VARIABLE_DEFAULTS = {
     "code-number": "#f2a97e",
     "code-comment": "#808894",
     "code-decorator": "#dcb267",
+    "outdated": "65%",
 }
 """Variables that our stylesheets use beyond Textual's own, with defaults for themes that do not set them."""
 
@@ -44,6 +45,7 @@ _SIXTEEN = {
     "block-cursor-blurred-background": ("#555555", "#555555"),
     "block-cursor-blurred-foreground": ("#ffffff", "#ffffff"),
     "input-selection-background": ("#00aaaa", "#00aaaa"),
+    "outdated": ("100%", "100%"),  # the shades between 16 colours cannot be read
 }
 
 

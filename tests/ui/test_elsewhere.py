@@ -7,7 +7,7 @@ import sys
 import pytest
 from textual.app import App, ComposeResult
 from textual.color import Color
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.containers import Vertical
 
 from arena.machine.finding import MachineFinding
@@ -187,14 +187,14 @@ async def test_first_start_welcomes_and_runs_first_kernel(open_app, services, un
 
 async def test_terminals_own_colours_show_cursor_and_dialogs(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        app.theme = "ansi"
+        app.choose_theme("ansi")
         await pilot.pause()
         style = app.screen.editor.get_component_rich_style("text-area--cursor")
-        assert style.reverse
-        assert style.color == style.bgcolor  # two colours would be swapped: the text's own
-        await pilot.press("f4")
-        await until(pilot, lambda: bool(app.screen.query("#world")))
-        assert "kernel.py" in screen_text(app)  # the screen behind the dialog
+        assert (style.reverse, style.color) == (True, style.bgcolor)  # two colours would be swapped: the text's own
+        await pilot.press("ctrl+p")
+        assert app.screen.query_one(CommandList).get_component_rich_style("option-list--option-highlighted").underline
+        await pilot.press("escape", "f4")
+        await until(pilot, lambda: bool(app.screen.query("#world")) and "kernel.py" in screen_text(app))  # behind it
         texts = {value for key, value in app.current_theme.variables.items() if key.startswith(("muted", "code-"))}
         assert not texts & {"ansi_black", "ansi_white", "ansi_bright_white"}  # each is some terminal's background
 
@@ -214,10 +214,10 @@ def test_every_text_colour_is_readable_below_list_cursor(name, few, least) -> No
     theme = next(theme for theme in load_themes()[0] if theme.name == name)
     drawn = {key: getattr(theme, key) for key in ("foreground", "accent", "error", "success", "warning")}
     drawn |= theme.variables | (sixteen_colours(dark=theme.dark) if few else {})
+    assert drawn.get("outdated") == ("100%" if few else None)
     cursor = drawn["block-cursor-background"]
     for key in ("foreground", "accent", "error", "success", "warning", "muted"):
-        colour = drawn[key]
-        dark, light = sorted((luminance(colour), luminance(cursor)))
+        dark, light = sorted((luminance(drawn[key]), luminance(cursor)))
         assert (light + 0.05) / (dark + 0.05) >= least, key
 
 
