@@ -25,7 +25,7 @@ from sandbox.jail.choice import choose
 TOGETHER = (
     ("tests/attacks/",),
     ("tests/ranks/kit/test_kit_",),
-    ("tests/unit/players/", "tests/unit/runs/test_api", "tests/unit/sweep/"),
+    ("tests/unit/cli/test_cli_run", "tests/unit/players/", "tests/unit/runs/test_api", "tests/unit/sweep/"),
 )
 """Starts of the paths of tests that share referees or forked ranks."""
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}

@@ -82,8 +82,8 @@ def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
     assert not alive
 
 
-def test_baseline_passes_against_itself_and_replays(pkb_arena: CommandLine, home: Path) -> None:
-    done = pkb_arena("run", "13", "baseline", *CHECKED, "--json")
+def test_baseline_passes_against_itself_and_replays(pkb_arena: CommandLine, home: Path, shared_referee: Any) -> None:
+    done = pkb_arena("run", "13", "baseline", *CHECKED, "--json", PKB_TEST_REFEREE=json.dumps(shared_referee.command))
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     said = json.loads(line)
