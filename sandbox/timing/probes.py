@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.turns import Batch, TimedSide, Turns
+from sandbox.timing.turns import MEANINGFUL, Batch, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.world import World
 
@@ -65,7 +65,6 @@ NOT_ITS_OWN = (
 OF_A_PEER = (
     "; rank {rank} was stopped before this call and its input replaced, and a call may use no copy of an earlier call"
 )
-MEANINGFUL = "; this iteration's inputs are not drawn as upstream draws them, but as in the other presets"
 NOT_YET = "; ranks had started one after another, and a rank's inputs are complete only when it has started"
 
 
@@ -185,8 +184,8 @@ class Probes:
 
         references: the indices of a pair's reference worlds.
         """
-        meaningful = [slot for slot in self.turns.meaningful if 0 <= slot - batch.first < batch.calls]
-        probe.due.compared.setdefault(MEANINGFUL, []).extend(meaningful)
+        if found := [slot for slot in self.turns.meaningful if 0 <= slot - batch.first < batch.calls]:
+            probe.due.compared.setdefault(MEANINGFUL, []).extend(found)
         other = next(each for each in self.turns.sides if each is not probe.side)
         some = self.chance.sample(references, self.chance.randint(0, len(references)))
         return [(other, other.worlds[number]) for number in some]
@@ -205,21 +204,19 @@ class Probes:
             self.meaningful *= bool(self.turns.meaningful)
 
     def compare(self, timed: Sequence[int]) -> None:
-        """Compares the outputs of this round's probes, and meaningful ones of timed slots: these with the oracle.
+        """Compares the outputs of this round's probes: meaningful ones with the oracle, others first with the baseline's.
 
-        Others are first compared with the baseline's. Stale inputs are other draws, so their outputs are far from those.
+        Stale inputs are other draws, so their outputs are far from the baseline's. timed: slots that `Turns.compare` compares.
 
         Raises:
             Failed: outputs are wrong. It names the side.
         """
         self.turns.stop_all()
-        meaningful = [slot for slot in self.turns.meaningful if slot in timed]
-        self.meaningful -= bool(meaningful)
+        self.meaningful -= any(slot in timed for slot in self.turns.meaningful)
         for side, due in zip(self.turns.kernels, self.due, strict=True):
-            if exact := meaningful + due.compared.pop(MEANINGFUL, []):
-                side.exchange.require_right(exact, hint=MEANINGFUL)
             for hint, slots in due.compared.items():
-                side.exchange.require_right([], beside=sorted(set(slots)), hint=hint)
+                exact = slots if hint == MEANINGFUL else []
+                side.exchange.require_right(exact, beside=[] if exact else sorted(set(slots)), hint=hint)
             due.compared.clear()
 
     # --- ranks that start apart ----------------------------------------------------------------------------------

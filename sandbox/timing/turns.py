@@ -45,6 +45,7 @@ READY_TIMES = 2.0
 """In total, a kernel may take this factor times the limit of timing to get ready for batches. No clock counts that time."""
 SLOWER_THAN_KNOWN = 5.0
 """A batch may take this factor times the known time of its calls."""
+MEANINGFUL = "; this iteration's inputs are not drawn as upstream draws them, but as in the other presets"
 WARM_SECONDS, MOST_WARM = 0.002, 10
 """Target seconds and maximum number of the untimed calls before a batch."""
 
@@ -124,7 +125,7 @@ class Turns:
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self.meaningful: list[int] = []
-        """The slots with inputs of the problem's own distribution, if others have upstream's. `Probes.compare` compares them."""
+        """The slots with inputs of the problem's own distribution, if others have upstream's."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
         self._beside_others = False
         self._left_over: bool | None = None
@@ -467,9 +468,9 @@ class Turns:
     ) -> list[ReferenceBatch]:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        slots: drawn at random, one of each pair; once WELL_COMPARED were, only few of them. timed: all timed slots in order; if
-        empty, outputs are discarded. If two kernels were timed, references run batches of so many calls for it, another one each
-        time, or one batch of all if calls is 0. run(): runs one; `timed` by default. Returns these batches.
+        slots: drawn at random, one of each pair; few once WELL_COMPARED were, none beside meaningful ones. timed: all timed slots
+        in order; if empty, outputs are discarded. If two kernels were timed, references run batches of so many calls for it, one
+        after another, or one batch of all if calls is 0. run(): runs one; `timed` by default. Returns these batches.
 
         Raises:
             Failed: outputs are wrong. It names the side.
@@ -478,13 +479,15 @@ class Turns:
         if not timed:
             self.exchange.discard_outputs()
             return []
-        slots = [slot for slot in slots if slot not in self.meaningful]
-        if self._well_compared >= WELL_COMPARED:
-            slots = [slot for slot in slots if self.random.random() * SELDOM_COMPARED < 1]
+        meaningful = [slot for slot in self.meaningful if slot in timed]
+        if meaningful or self._well_compared >= WELL_COMPARED:
+            slots = [slot for slot in slots if not meaningful and self.random.random() * SELDOM_COMPARED < 1]
         self._well_compared += len(slots)
         others = [slot for slot in timed if slot not in slots and slot not in self.meaningful]
         ran = self._run_references(timed, calls, run or self.timed) if len(self.kernels) > 1 else []
         for side in self.kernels:
+            if meaningful:
+                side.exchange.require_right(meaningful, self.references.exchange.side, hint=MEANINGFUL)
             side.exchange.require_right(slots, self.references.exchange.side, others)
         self.references.exchange.discard_outputs()
         return ran
