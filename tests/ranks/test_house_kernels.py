@@ -27,6 +27,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.rank.problem_code import ProblemCode
 
 HOUSE = [problem for problem in load_catalogue().problems if problem.house_source]
+JUDGED = [pytest.param(each, marks=getattr(pytest.mark, "further" if each.id == 13 else "long")) for each in HOUSE]
 CALLS = 6
 """Enough calls that rings of buffers start again, roots change, and every layout occurs."""
 
@@ -129,8 +130,7 @@ def judge(
         runner.run(engine.close())
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("problem", JUDGED, ids=lambda problem: problem.slug)
 def test_the_judge_times_it(judge, problem):
     result = judge(problem, 3).result
     assert result.verdict is Verdict.PASS, result.detail

@@ -109,7 +109,6 @@ def races(rank: int, world: int) -> tuple[int, int]:
 def test_a_barrier_that_is_missing_is_found(worlds) -> None:
     found = worlds.run(races, 2)
     assert sum(wrong for wrong, _ in found) > 0
-    assert any(first >= 0 for _, first in found)
 
 
 def test_wrong_or_unfinished_row_is_fault() -> None:
