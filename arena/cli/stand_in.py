@@ -34,11 +34,8 @@ def command(port: int) -> None:
     if session.settings.models.get(NAME) != model:
         save_settings(replace(session.settings, models={**session.settings.models, NAME: model}), session.paths)
     print_line(f"{NAME} answers at {address} until ctrl+c; the settings file has it.\nIn another terminal:")
-    for example in (
-        f"generate 1 --model {NAME}",
-        f"agent 1 --model {NAME} --steps 4",
-        f"duel 1 --left agent:{NAME} --right house",
-    ):
+    duel = f"duel 1 --left agent:{NAME} --right house"
+    for example in (f"generate 1 --model {NAME}", f"agent 1 --model {NAME} --steps 4", duel):
         print_line(f"    pkb-arena {example}")
     print_line("In the app: m on a problem asks it, d plays a duel against it.")
     flush()

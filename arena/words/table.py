@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
@@ -33,7 +34,9 @@ class TextTable(Generic[Row]):
         return self._join(self._cells(row), self._widths)
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
-        """The header and all rows, with columns as wide as their longest cell."""
+        """The header and all rows, with columns as wide as their longest cell. A column without a value is left out."""
+        if rows and not all(shown := [any(map(column.cell, rows)) for column in self.columns]):
+            return TextTable(tuple(compress(self.columns, shown))).lines(rows)
         table = [[column.heading for column in self.columns], *map(self._cells, rows)]
         longest = [max(map(len, cells)) for cells in zip(*table, strict=True)]
         widths = [max(pair) for pair in zip(longest, self._widths, strict=True)]

@@ -39,8 +39,7 @@ def test_a_baseline_that_does_not_passes(monkeypatch, outcome):
     assert done.exit_code == ExitCode.PASS, done.stderr
     assert "than itself" not in done.stderr
     header, *lines = done.stdout.splitlines()
-    columns = "problem verdict call µs device µs A/A call A/A device headline of bound s detail"
-    assert " ".join(header.split()) == columns
+    assert " ".join(header.split()) == "problem verdict A/A call headline s detail"  # no column without a value
     assert [line.split()[:3] for line in lines] == [["01", "allreduce", "PASS"], ["13", "gemm_allreduce", "PASS"]]
 
 
