@@ -25,7 +25,7 @@ def test_identical_code_is_called_in_one_percent(noises):
 
 @noises
 def test_known_differences_are_inside_and_called(noises):
-    rows = list(differences(RUNS // 6, noises))
+    rows = list(differences(RUNS, noises))
     assert conclude(rows).sound, [row for row in rows if row.fault]
     assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5)
     assert all(row.called >= 0.98 for row in rows if row.difference == 9.0)
