@@ -13,9 +13,9 @@ READY := .venv/ready
 CHECKS := .venv/checks
 # A section reaches from its heading to the next heading.
 section = sed -n '/^\# \[$(1)\]/,/^\# \[/p' requirements.lock
-# Processes that run tests, each with worlds of its own: make test WORKERS=2. A file of tests stays in one process, and so do files
+# Processes that run tests, each with worlds of its own: make test WORKERS=2. They wait for half of their time. A file of tests stays in one process, and so do files
 # that share a referee. Files with slow tests go out first (tests/conftest.py).
-WORKERS ?= 3
+WORKERS ?= 5
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests of `make test`, by their marks. Continuous integration runs all but the long ones: make test TESTS="not long".
 TESTS ?= not long and not problems and not further
@@ -29,7 +29,7 @@ arena: environment
 	@$(BIN)/pkb-arena
 
 test: lint
-	@echo "Running the tests: 7 to 15 minutes on 2 cores."
+	@echo "Running the tests: 5 minutes on 2 quiet cores."
 	@if nvidia-smi >/dev/null 2>&1; then $(BIN)/pytest -q -m "gpu and $(TESTS)" tests/gpu; fi
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu and $(TESTS)"
 
