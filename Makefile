@@ -13,8 +13,8 @@ READY := .venv/ready
 CHECKS := .venv/checks
 # A section reaches from its heading to the next heading.
 section = sed -n '/^\# \[$(1)\]/,/^\# \[/p' requirements.lock
-# Processes that run tests, each with worlds of its own: make test WORKERS=2. They wait for half of their time. A file of tests stays in one process, and so do files
-# that share a referee. Files with slow tests go out first (tests/conftest.py).
+# Processes that run tests, each with worlds of its own: make test WORKERS=2. They wait for half of their time. A file of tests
+# stays in one process, and so do files that share a referee. Files with slow tests go out first (tests/conftest.py).
 WORKERS ?= 5
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests of `make test`, by their marks. Continuous integration runs all but the long ones: make test TESTS="not long".
