@@ -153,9 +153,7 @@ class TerminalApp(App[None]):
         linux_driver.getincrementaldecoder = lambda name: partial(codecs.getincrementaldecoder(name), errors="replace")  # type: ignore[attr-defined]
         linux_driver.LinuxDriver._run_input_thread = _read_keys  # type: ignore[method-assign, assignment]
         WriterThread.run = _write_pictures  # type: ignore[method-assign, assignment]
-        warnings.filterwarnings(
-            "ignore", "coroutine .* was never awaited"
-        )  # of work that was cancelled before it began
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # work cancelled before it began
         asyncio.run(live())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to do: ctrl+c needs no traceback
         return self.return_code or 0
