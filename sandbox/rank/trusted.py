@@ -24,8 +24,9 @@ from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
 from sandbox.rank.trusted_arenas import TrustedArenas
 
-MOST_FAR = 8
-"""Most slots of outputs far from the baseline's that are compared at once."""
+MOST_FAR, FURTHER = 8, 1.1
+"""Most slots of outputs far from the baseline's that are compared at once. A near one is compared, too, if it is so many times as
+far as any compared before: a kernel may round more once few are."""
 DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
@@ -311,17 +312,17 @@ class TrustedRank(Rank):
         """The slots whose outputs are compared with the oracle, the same on all ranks (collective).
 
         Without references (`order.against` is None) these are all of `order.slots`; with them only those whose values differ from
-        the baseline's. Of `order.beside` come those that are not near the baseline's on some rank: the MOST_FAR farthest.
+        the baseline's. Of `order.beside` come the MOST_FAR farthest of those that are not near on some rank, or else one that is
+        FURTHER than all before.
         """
         compared = sorted({*order.beside, *(order.slots if order.against is not None else ())})
         if not compared:
             return order.slots
-        arenas = self.arenas
-        theirs = arenas.sides[order.side].due
+        arenas, side = self.arenas, self.arenas.sides[order.side]
         if order.against is None:
             each = [
                 self.comparison_of(n).distance_of(
-                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
+                    slots.Unpacked(arenas.slot_of(side.due, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in compared
             ]
@@ -330,11 +331,15 @@ class TrustedRank(Rank):
         else:
             baseline = arenas.sides[order.against].outputs
             found = self.comparison_of(compared[0]).distance(
-                theirs, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
+                side.due, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         distances = dict(zip(compared, found.tolist(), strict=True))
-        far = sorted(((distances[n], n) for n in order.beside), reverse=True)[:MOST_FAR]
-        return [n for n in order.slots if distances.get(n) != 0] + [n for distance, n in far if distance > 1]
+        side.compared += [distances[n] for n in order.slots if n in distances]
+        farthest = sorted(((distances[n], n) for n in order.beside), reverse=True)[:MOST_FAR]
+        usual = FURTHER * max(side.compared, default=1.0)
+        far = [each for each in farthest if each[0] > 1] or [each for each in farthest[:1] if each[0] > usual]
+        side.compared += [distance for distance, _ in far]
+        return [n for n in order.slots if distances.get(n) != 0] + [n for _, n in far]
 
     def expected(self, index: int, against: int | None) -> Expected:
         """The expected outputs of a slot (collective). against: the side with the baseline's outputs."""

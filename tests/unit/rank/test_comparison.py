@@ -392,7 +392,7 @@ class AwayFromBaseline(TrustedRank):
         self.comparison, self.comparison_of = near, lambda slot: near  # type: ignore[assignment,method-assign]
         self.device = SimpleNamespace(torch_device=torch.device("cpu"))  # type: ignore[assignment]
         self.arenas = SimpleNamespace(  # type: ignore[assignment]
-            sides={0: SimpleNamespace(due=memory)},
+            sides={0: SimpleNamespace(due=memory, compared=[])},
             room=1,
             slot_of=lambda *_: memory,
             inputs_of=lambda slot: {},
@@ -410,7 +410,18 @@ def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
     rank.arenas.sides[2], rank.arenas.out_bytes = SimpleNamespace(outputs=None), 64
     distances = {1: 0.0, 2: 0.5, 3: 0.5, 4: 1.5}
     rank.comparison.distance = lambda theirs, baseline, some, *_: torch.tensor([distances[n] for n in some])  # type: ignore[method-assign]
+    rank.arenas.sides[0].compared.clear()
     assert rank.doubtful(CompareOutputs([1, 2], 0, 2, [3, 4])) == [2, 4]
+
+
+def test_later_outputs_farther_than_before_are_compared() -> None:
+    rank = AwayFromBaseline()
+    rank.arenas.sides[2], rank.arenas.out_bytes = SimpleNamespace(outputs=None), 64
+    rank.comparison.distance = lambda theirs, baseline, some, *_: torch.tensor([n / 100 for n in some])  # type: ignore[method-assign]
+    found = [rank.doubtful(CompareOutputs([], 0, 2, [20, 30]))]  # nothing is known yet
+    found += [rank.doubtful(CompareOutputs(slots, 0, 2, others)) for slots, others in (([30], [32]), ([], [70, 40]))]
+    assert found == [[], [30], [70]]
+    assert rank.doubtful(CompareOutputs([], 0, 2, [70, 75])) == []
 
 
 def test_an_empty_output_is_never_missing() -> None:
