@@ -31,7 +31,7 @@ from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choice_of, choose_setting
 from arena.words.headline import headline_so_far
 from arena.workspace.kernels import kernel_text, read_kernel
-from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, named_kernel
+from arena.workspace.named_kernels import HOUSE, VARIANTS, named_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, Contender, Log, PhaseEnded, PhaseStarted, RunStarted
@@ -82,10 +82,8 @@ def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) ->
         if sys.__stdin__ is None:
             raise UsageError("standard input is closed", "send the kernel to it, or name a file")
         return "stdin.py", "", Kernel(kernel_text(sys.stdin.buffer, "standard input"))
-    # A file named "baseline" must not be taken for the baseline.
     found = read_kernel(kernel)
-    name = f"./{BASELINE}" if found.name == BASELINE else found.name
-    return name, str(kernel.absolute()), found.kernel
+    return found.name, str(kernel.absolute()), found.kernel
 
 
 class RunProgress:

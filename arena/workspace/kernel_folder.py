@@ -12,6 +12,7 @@ from pathlib import Path
 
 from arena.errors import UsageError
 from arena.paths import write_atomically
+from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.kernel_files import MAIN, MOST_BYTES, MOST_FILES, Files, Kernel, is_file_name, is_left_out
 
 
@@ -58,8 +59,9 @@ def main_file(path: Path) -> Path:
 
 
 def shown_name(path: Path) -> str:
-    """Returns a kernel's name in results: "kernel.py", or "two_shot/kernel.py" for a folder."""
-    return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
+    """Returns a kernel's name in results: "kernel.py", "two_shot/kernel.py", or "./baseline", for the word is the problem's."""
+    name = f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
+    return f"./{name}" if name == BASELINE else name
 
 
 def listed_name(path: Path) -> str:
@@ -96,12 +98,12 @@ def other_files(folder: Path) -> Files:
     inside = folder.resolve()
     for path in _paths(folder):
         name = path.relative_to(folder).as_posix()
+        if not path.resolve().is_relative_to(inside):
+            raise UsageError(f"{path} is a link out of the kernel's folder", "copy the file into the folder")
         if name == MAIN:
             continue
         if not is_file_name(name):
             raise UsageError(f"{path} cannot be part of a kernel: its name", "use letters, digits, and . _ - + @ =")
-        if not path.resolve().is_relative_to(inside):
-            raise UsageError(f"{path} is a link out of the kernel's folder", "copy the file into the folder")
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is no plain file", "move it out of the kernel's folder")
         with path.open("rb") as file:

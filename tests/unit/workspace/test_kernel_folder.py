@@ -9,6 +9,7 @@ import pytest
 from arena.errors import UsageError
 from arena.workspace.kernel_folder import main_file
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
+from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MOST_BYTES, MOST_FILES, Kernel, fault_in, kernel_hash
 
 
@@ -53,6 +54,18 @@ def test_link_out_of_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "more").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="more is a link to a folder"):
         read_kernel(folder)
+    (folder / "more").unlink()
+    (folder / "kernel.py").unlink()
+    (folder / "kernel.py").symlink_to(tmp_path / "secret")
+    with pytest.raises(UsageError, match=r"kernel\.py is a link out of the kernel's folder"):
+        read_kernel(folder)
+
+
+def test_file_named_baseline_is_not_the_baseline(tmp_path: Path) -> None:
+    (tmp_path / "baseline").touch()
+    found = read_kernel(tmp_path / "baseline")
+    assert not Contender(kernel_name=found.name, source=found.text).is_baseline
+    assert Contender(kernel_name="baseline", source="").is_baseline
 
 
 def test_limits(folder: Path) -> None:
