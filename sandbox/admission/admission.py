@@ -99,12 +99,9 @@ def require_code(problem: Problem) -> None:
     except SyntaxError as error:
         raise ProblemError(f"{error.filename}:{error.lineno}: {error.msg}") from None
     except Exception as error:
-        places = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename).parent == problem.folder
-        ]
-        where = f"{places[-1].filename}:{places[-1].lineno}" if places else str(problem.folder)
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{each.filename}:{each.lineno}" for each in frames if Path(each.filename).parent == problem.folder]
+        where = places[-1] if places else str(problem.folder)
         raise ProblemError(f"{where}: {type(error).__name__}: {error}") from None
 
 
@@ -141,8 +138,10 @@ def main() -> None:
 def _tried(problem: Problem, worlds: list[int], presets: list[str]) -> Iterator[tuple[int, str]]:
     """Yields world sizes and settings: tiny in every world, the others in the first world with messages."""
     allowed = [world for world in worlds if world in problem.worlds]
+    tiny, dtype = problem.sizes("tiny"), problem.dtypes[0]
+    first = sorted(allowed, key=lambda world: (not problem.cost(tiny, world, dtype).sent_bytes, world == 1, world))[:1]
     for preset in presets:
-        for world in allowed if preset == "tiny" else sorted(allowed, key=lambda world: (world == 1, world))[:1]:
+        for world in allowed if preset == "tiny" else first:
             yield world, preset
 
 

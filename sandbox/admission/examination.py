@@ -26,8 +26,7 @@ from sandbox.rank.problem_code import Leaves, ProblemCode
 
 SEED, OTHER_SEED = 12345, 67890
 MORE_SEEDS = range(101, 112)
-"""Seeds of more iterations for nearly right outputs, which are tried until one is rejected. A timed run compares at least as
-many."""
+"""Seeds of more iterations for nearly right outputs, tried until one is rejected. A timed run compares at least as many."""
 HONEST_ITERATIONS = 4
 """Iterations in which honest variants must pass, and in which a cheat must differ from the baseline."""
 CALIBRATION = range(1001, 1025)
