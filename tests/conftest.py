@@ -51,10 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives tests that share a referee to one of several processes, because each process starts its own."""
     from xdist.scheduler import LoadFileScheduling
 
-    scheduler = LoadFileScheduling(config, log)
-    of_file = scheduler._split_scope
-    scheduler._split_scope = lambda test: next((each[0] for each in TOGETHER if test.startswith(each)), of_file(test))
-    return scheduler
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((each[0] for each in TOGETHER if nodeid.startswith(each)), super()._split_scope(nodeid))
+
+    return Together(config, log)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -43,7 +43,7 @@ SWAPPED = {
 OPPOSITE = {"max": "min", "min": "max", "any": "all", "all": "any"}
 FORGOTTEN = {"abs", "sorted", "sqrt", "set", "list", "tuple", "reversed", "round", "max", "min"}
 FOLDERS = ("arena", "sandbox", "screens")
-MARKS = "not long and not gpu and not problems"
+MARKS = "not long and not gpu and not problems and not further"
 LINES = "select path, numbits from line_bits join file on file.id = file_id"
 CHILD = """
 import atexit, contextlib, os, coverage

@@ -16,7 +16,7 @@ import pytest
 from real_terminal import Screen, descendants
 from textual.driver import Driver
 from textual.widgets import Static
-from waiting import PATIENCE_S, all_end, eventually
+from waiting import PATIENCE_S, all_end, comes_true, eventually
 
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
@@ -120,8 +120,11 @@ async def test_ctrl_z_waits_for_present_work() -> None:
 
 
 class SlowToEnd(Static):
+    may_end, ends = asyncio.Event(), asyncio.Event()
+
     async def on_unmount(self) -> None:
-        await asyncio.sleep(0.1)
+        self.ends.set()
+        await self.may_end.wait()
 
 
 async def test_cancelled_waits_do_not_end_app() -> None:
@@ -135,11 +138,12 @@ async def test_cancelled_waits_do_not_end_app() -> None:
     async with app.run_test() as pilot:
         await app.mount(widget := SlowToEnd())
         removal = app.run_worker(remove(widget))
-        await asyncio.sleep(0.05)  # the app waits for the removal, too
+        await widget.ends.wait()  # the app waits for the removal, too
         removal.cancel()
-        await pilot.pause(0.3)
+        await comes_true(lambda: removal.is_finished)
+        widget.may_end.set()
+        await comes_true(lambda: not app.query(SlowToEnd))
         assert app.is_running
-        assert not app.query(SlowToEnd)
         app.call_next(cancelled)
         await pilot.pause()
         assert app.is_running

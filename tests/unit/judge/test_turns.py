@@ -35,12 +35,13 @@ def test_kernel_computing_during_baseline_disturbs_it() -> None:
 
 
 def test_what_stopping_itself_takes_is_no_disturbance() -> None:
-    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.01))
-    rounds = machine.rounds(machine.run(rounds=12))
+    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.01), rival=MadeKernel(cpu_share=0.01))
+    rounds = machine.rounds(machine.run(rounds=12), rival="rival.py")
     rounds.measure()
-    observations = rounds.turns.contender_side.observations
-    assert observations.stopped_activity.count > 24  # in both batches of every pair
-    assert observations.stopped_activity.disturbed == 0
+    first, second = (side.observations.stopped_activity for side in rounds.turns.kernels)
+    assert first.count > 36  # in the other batches of every pair
+    assert second.count == pytest.approx(first.count, rel=0.1)
+    assert first.disturbed == second.disturbed == 0
 
 
 @pytest.mark.parametrize(("late_cpu_s", "late"), [(0.0003, False), (0.0005, True)])  # of two ranks
@@ -138,15 +139,15 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
 
 def test_a_stopped_kernel_is_unheard_until_its_turn() -> None:
     machine = MadeMachine()
-    rounds = machine.rounds()
-    heard: dict[str, list[bool]] = {"baseline": [], "kernel": []}
-    kernel = machine.ranks(rounds.turns.contender_side.worlds[0])
-    baseline = machine.ranks(rounds.turns.baseline_side.worlds[0])
-    baseline.on_go = lambda: heard["baseline"].append(kernel.heard)
-    kernel.on_go = lambda: heard["kernel"].append(kernel.heard)
+    rounds = machine.rounds(rival="rival.py")
+    heard: dict[str, list[tuple[bool, ...]]] = {"baseline": [], "kernel": []}
+    kernel, rival = (machine.ranks(side.worlds[0]) for side in rounds.turns.kernels)
+    baseline = machine.ranks(machine.started["reference"][0])
+    baseline.on_go = lambda: heard["baseline"].append((kernel.heard, rival.heard))
+    kernel.on_go = lambda: heard["kernel"].append((kernel.heard, rival.heard))
     rounds.measure()
-    assert set(heard["baseline"]) == {False}
-    assert set(heard["kernel"]) == {True}
+    assert set(heard["baseline"]) == {(False, False)}
+    assert set(heard["kernel"]) == {(True, False)}
 
 
 @pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])

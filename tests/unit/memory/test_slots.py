@@ -244,6 +244,7 @@ def test_only_expected_results_need_no_layout(change, fits):
     assert (slot.tensors_of(LIKE | change) is not None) == fits
     assert slot.tensors_of({"a": LIKE["a"], "c": LIKE["b"]}) is None
     assert [len(tensor) for tensor in slot.tensors_of(dict(reversed(LIKE.items())))] == [3, 2]
+    assert [name for name, _ in flatten(LIKE)[1]] == ["a.0", "b.0"]
     if fits:
         slot.put(LIKE | change)
         assert not any(target.requires_grad for target in slot.targets)
@@ -253,8 +254,9 @@ def test_input_slots_keep_tensors_apart():
     tensors = {"a": torch.randn(300), "b": torch.arange(7), "c": torch.empty(0, 2)}
     table, size = slots.lay_out(tensors)
     memory = torch.frombuffer(bytearray(os.urandom(2 * size)), dtype=torch.uint8)
-    for name, view in slots.read_inputs(memory, size, table).items():
-        view.copy_(tensors[name])
+    views = slots.read_inputs(memory, size, table)
+    for name, tensor in tensors.items():
+        views[name].copy_(tensor)
     for name, view in slots.read_inputs(memory, size, table).items():
         assert torch.equal(view, tensors[name])
 

@@ -97,13 +97,14 @@ def test_infinities_must_be_where_the_baseline_has_them():
 @pytest.mark.parametrize("moved", [False, True])
 def test_shown_element_is_not_finite(dtype, moved):
     baseline = torch.linspace(1, 2, 32).view(8, 4).to(dtype)
-    oracle = baseline.to(torch.complex128 if dtype.is_complex else torch.float64) + (0.0 if moved else 1e-4)
+    oracle = baseline.to(torch.complex128 if dtype.is_complex else torch.float64) + 1e-4
     got = baseline * 2
     got[5, 2] = float("inf")
     figures, verdict = judged(got, baseline, oracle, exact=moved)
     assert verdict is Verdict.NONFINITE
     assert (figures.first_wrong, figures.wrong) == ([5, 2], 32)
     assert "inf" in figures.got
+    assert figures.expected == checks._show(baseline if moved else oracle, (5, 2))
 
 
 def test_pure_data_movement_is_exact():
@@ -116,7 +117,8 @@ def test_pure_data_movement_is_exact():
 
 def test_integers_beyond_float_precision_are_told_apart():
     baseline = torch.tensor([2**24, 5000, 2**53])
-    assert judged(baseline + torch.tensor([1, 0, 0]), baseline, baseline)[1] is Verdict.WRONG_RESULT
+    figures, verdict = judged(baseline + torch.tensor([1, 0, 0]), baseline, baseline)
+    assert (verdict, figures.where) == (Verdict.WRONG_RESULT, [1.0, 0.0, 0.0])
     assert judged(baseline + torch.tensor([0, 0, 1]), baseline, baseline)[1] is Verdict.WRONG_RESULT
     figures, verdict = judged(baseline.clone(), baseline, baseline)
     assert (verdict, figures.rms, figures.max, figures.wrong) == (Verdict.PASS, 0.0, 0.0, 0)
@@ -163,9 +165,9 @@ def test_errors_follow_their_definition(dtype, scale, beside):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_only_slices_beyond_their_limit_are_wrong(dtype):
-    oracle = torch.ones(6, 50, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    oracle = 4 * torch.ones(6, 50, dtype=torch.complex128 if dtype.is_complex else torch.float64)
     got = oracle.to(dtype)
-    got[4] += 0.02
+    got[4] += 0.08
     held = Limits(1.0, 1.0, False, along=0, slice_rms=0.01)
     figures, verdict = compare("out", got, oracle.to(dtype), oracle, OwnError(), held)
     assert (verdict, figures.first_wrong, figures.wrong) == (Verdict.WRONG_RESULT, [4, 0], 50)
@@ -230,6 +232,8 @@ def test_float32_output_of_bfloat16_run_has_bfloat16_limits():
     usual = UsualError(1e-3, 0.0, 1e-3)
     held = limits(torch.empty(1_000_000), torch.bfloat16, usual, OwnError(), 0.0, 0.0, False)
     assert 1.2e-3 < held.rms < 1.3e-3
+    coarse = UsualError(1e-3, 0.0, 0.5)  # of the largest error, not more than 1.5 times as much is allowed
+    assert limits(torch.empty(1_000_000), torch.bfloat16, coarse, OwnError(), 0.0, 0.0, False).max == 0.75
 
 
 def test_the_usual_error_is_that_of_all_iterations():

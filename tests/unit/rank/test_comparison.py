@@ -26,8 +26,10 @@ TENTHS = "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n"
 MOVED = "def solution(x):\n    return x.flip(0)\n"
 TWO = "def solution(x):\n    return x * 0.1, (x * 100).round().int()\n"
 ROWS_SORTED = """
-def canonical(outputs, setting):
-    return outputs[outputs[:, 0].argsort()]
+def facts(tensors, setting, solution):
+    return setting.sizes.n - 16
+def canonical(outputs, setting, first):
+    return outputs[outputs[:, first].argsort()]
 """
 NO_SEVEN = """
 def canonical(outputs, setting):

@@ -134,6 +134,7 @@ def test_shapes_may_change_from_slot_to_slot() -> None:
     wrong[2] = torch.randn(5)
     assert far(outputs, outputs, [LIMITS]) == [0.0] * 5
     assert [each > 1 for each in far(wrong, outputs, [LIMITS])] == [False, False, True, False, False]
+    assert far(outputs[:1] * 5, outputs, [LIMITS])[2:] == [FAR] * 3
 
 
 def test_only_the_chosen_slots_are_looked_at() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from scripted_referee import COMMAND
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, comes_true
 
 import arena.runs.engine
 import arena.runs.referee_process
@@ -61,12 +61,13 @@ async def test_late_end_of_old_referee_ends_no_run(
         assert isinstance(await run.end(), Cancelled)
 
 
-async def test_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) -> None:
+async def test_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths, tmp_path: Path) -> None:
     faults: list[dict[str, object]] = []
+    code, started = "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(60)", tmp_path / "started"
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-    async with Engine(paths, command=(sys.executable, "-c", "import time; time.sleep(60)")) as engine:
+    async with Engine(paths, command=(sys.executable, "-c", code, str(started))) as engine:
         starting = asyncio.create_task(engine.start())
-        await asyncio.sleep(0.05)
+        await comes_true(started.exists)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting

@@ -104,7 +104,7 @@ def test_missing_provider_is_exit_code_and_way_on(
 
 @pytest.mark.slow
 def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path, shared_referee: Any) -> None:
-    command = [sys.executable, "-P", "-c", COMMAND_LINE, "sweep", "--players", "baseline", "--problems", "1-8"]
+    command = [sys.executable, "-P", "-c", COMMAND_LINE, "sweep", "--players", "baseline", "--problems", "1-40"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
     environment = os.environ | {"PKB_TEST_REFEREE": json.dumps(shared_referee.command)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -112,9 +112,9 @@ def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path, shared_re
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "of 8 results are in; continue with" in said
+    assert "of 40 results are in; continue with" in said
     assert "01 allreduce" in out
-    assert 1 <= len(lines(home, "result")) < 8
+    assert 1 <= len(lines(home, "result")) < 40
 
 
 def applicant(pid: int, urgency: Urgency, holds: bool = False, expected_s: float = 4.0) -> Applicant:

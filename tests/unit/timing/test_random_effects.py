@@ -23,13 +23,13 @@ def made(pairs, sigma, references=4, tau=0.0, seed=0):
     return times[0] + offsets[:, which], times[1] + offsets[:, -1:], which, first
 
 
-@pytest.mark.parametrize("pairs", [96, 400])
-def test_standard_errors_are_neither_too_small_nor_large(pairs):
+@pytest.mark.parametrize(("pairs", "share"), [(16, 0.91), (96, 0.97), (400, 0.98)])
+def test_standard_errors_are_neither_too_small_nor_large(pairs, share):
     references, contender, which, first = made(pairs, 0.05)
     found = random_effects.fit(references - contender, which, first)
     error = found.locations.mean(axis=1)
     told = np.sqrt(found.variances.sum(axis=1)) / 4
-    assert 0.93 < error.std() / np.median(told) < 1.02
+    assert error.std() / np.median(told) == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("offset", [3e-4, 0.01])
@@ -42,6 +42,8 @@ def test_interval_is_as_wide_as_three_standard_errors(offset):
     assert 1.0 < np.median(high - low) / 2 / ideal < 2.3
     assert ((low > 0) | (high < 0)).mean() < 0.01
     assert np.abs(middle.mean()) < 0.002
+    _, low, high = random_effects.predict(found, np.tile(history, (RUNS, 1)), overhead_error=0.5)
+    assert np.median(high - low) / 2 == pytest.approx(3 * math.hypot(0.5, ideal / 3), rel=0.02)
 
 
 @pytest.mark.parametrize(("sigma", "factor"), [(0.02, 8.0), (0.003, 1.06)])

@@ -128,8 +128,8 @@ def test_joined_jail_of_try_leaves_nothing():
     before, descriptors = tree(os.getpid()), os.listdir("/proc/self/fd")
     joining.why_not.cache_clear()
     assert joining.why_not(jail.profile, jail.filter) == ""
-    assert tree(os.getpid()) == before
-    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    assert {*tree(os.getpid())} <= {*before}  # others may end meanwhile
+    assert len(os.listdir("/proc/self/fd")) <= len(descriptors)
 
 
 def test_a_filter_that_the_kernel_refuses_is_told():
