@@ -61,19 +61,22 @@ def test_full_disk_is_named_and_run_goes_on(on_disk: OnDisk) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_stops_what_would_be_lost(on_disk: OnDisk, tmp_path: Path) -> None:
-    there = tmp_path / "home" / "mine.py"
-    done = on_disk("size=1m", "new", "1", "-o", str(there), full=True)
+@pytest.mark.parametrize(
+    ("options", "command", "words"),
+    [
+        ("size=1m", "new 1 -o home/mine.py", ["No space left on device"]),
+        pytest.param(
+            "size=1m", "sweep 1 --rounds 0 --device cpu --name c", ["No space left on device"], marks=pytest.mark.slow
+        ),
+        ("ro", "run 1 kernel.py", ["Read-only file system", "PKB_ARENA_HOME"]),
+    ],
+)
+def test_disk_that_loses_everything_stops_and_is_named(
+    on_disk: OnDisk, options: str, command: str, words: list[str]
+) -> None:
+    done = on_disk(options, *command.split(), full=options != "ro")
     assert done.returncode == 3
-    assert "No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_read_only_home_is_named_with_way_out(on_disk: OnDisk) -> None:
-    done = on_disk("ro", "run", "1", "kernel.py")
-    assert done.returncode == 3
-    assert "Read-only file system" in done.stderr
-    assert "PKB_ARENA_HOME" in done.stderr
+    assert [word for word in words if word not in done.stderr] == []
     assert "Traceback" not in done.stderr
 
 
@@ -82,11 +85,3 @@ def test_doctor_counts_what_is_left(on_disk: OnDisk) -> None:
     done = on_disk("size=1m", "doctor", full=True)
     assert "0 MiB free" in done.stdout
     assert "free some space" in done.stdout
-
-
-@pytest.mark.slow
-def test_sweep_on_full_disk_stops_and_can_resume(on_disk: OnDisk) -> None:
-    done = on_disk("size=1m", "sweep", "1", "--rounds", "0", "--device", "cpu", "--name", "c", full=True)
-    assert done.returncode == 3
-    assert "No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr

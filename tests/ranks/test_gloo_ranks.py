@@ -42,30 +42,24 @@ def test_more_than_a_pipe_holds_comes_back() -> None:
     assert float(large.sum()) == 1 << 20
 
 
-def test_first_raising_rank_is_named_at_once(before: set[int]) -> None:
-    def work(rank: int, world: int) -> None:
-        if rank == 1:
-            raise ValueError("no such size")
-        time.sleep(600)
-
-    with pytest.raises(RankFailed, match="ValueError: no such size") as caught:  # not: "did not finish"
-        in_gloo_ranks(3, work, timeout=PATIENCE_S)
-    assert caught.value.rank == 1
-    assert children() <= before
-
-
 @pytest.mark.parametrize(
-    ("end", "words"),
-    [(lambda: os.kill(os.getpid(), signal.SIGKILL), "died of signal 9"), (lambda: os._exit(0), "ended early")],
+    ("end", "words", "patience_s"),
+    [
+        (lambda: int("no such size"), "rank 1: .*ValueError: .*no such size", PATIENCE_S),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "rank 1: died of signal 9", PATIENCE_S),
+        (lambda: os._exit(0), "rank 1: ended early", PATIENCE_S),
+        (lambda: time.sleep(600), "rank 0: did not finish within 2 s", 2.0),
+    ],
 )
-def test_rank_that_ends_without_answer_is_named(end, words, before: set[int]) -> None:
+def test_rank_that_ends_without_answer_is_named(end, words, patience_s, before: set[int]) -> None:
     def work(rank: int, world: int) -> None:
         if rank == 1:
             end()
         time.sleep(600)
 
-    with pytest.raises(RankFailed, match=f"rank 1: {words}"):
-        in_gloo_ranks(2, work, timeout=PATIENCE_S)
+    with pytest.raises(RankFailed, match=f"(?s){words}") as caught:
+        in_gloo_ranks(3, work, timeout=patience_s)
+    assert f"rank {caught.value.rank}" == words.partition(":")[0]
     assert children() <= before
 
 
@@ -80,15 +74,6 @@ def test_rank_killed_by_signal_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(RankFailed, match="rank 1: died of signal 9"):
         in_gloo_ranks(2, work, timeout=PATIENCE_S)
-
-
-def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:
-    def work(rank: int, world: int) -> None:
-        time.sleep(600)
-
-    with pytest.raises(RankFailed, match="rank 0: did not finish within 2 s"):
-        in_gloo_ranks(2, work, timeout=2)
-    assert children() <= before
 
 
 def test_no_rank_begins_before_all_have_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,11 +45,14 @@ async def opened(
         buffer.keep_drafts()
 
 
-async def test_a_new_kernel_is_the_baseline(services, problem) -> None:
+async def test_new_kernel_is_the_baseline_until_saved(services, problem) -> None:
     async with opened(services, problem) as (buffer, draft):
         assert draft is None
-        assert buffer.editor.text == problem.baseline_source
-        assert buffer.session.path.read_text() == problem.baseline_source
+        assert buffer.editor.text == buffer.session.path.read_text() == problem.baseline_source
+        buffer.replace("mine")
+        await buffer.save()
+        assert buffer.session.path.read_text() == "mine"
+        assert not buffer.editor.dirty
 
 
 async def test_a_template_is_typed_over_it_unsaved(services, problem) -> None:
@@ -60,20 +63,16 @@ async def test_a_template_is_typed_over_it_unsaved(services, problem) -> None:
         assert buffer.editor.text == problem.baseline_source
 
 
-async def test_saving_writes_the_file(services, problem) -> None:
-    async with opened(services, problem) as (buffer, _):
-        buffer.replace("mine")
-        await buffer.save()
-        assert buffer.session.path.read_text() == "mine"
-        assert not buffer.editor.dirty
-
-
-async def test_typed_text_is_draft_until_discarded(services, problem) -> None:
+@pytest.mark.parametrize("restore", [False, True])
+async def test_draft_is_offered_until_discarded_or_undone(services, problem, restore) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
     async with opened(services, problem) as (buffer, draft):
         assert draft == "half a thought"
-        await buffer.settle_draft(draft, restore=False)
+        await buffer.settle_draft(draft, restore=restore)
+        assert (buffer.editor.text == draft) is restore
+        if restore:
+            buffer.editor.undo()
         assert services.workspace.kernel(content_hash(draft)) == Kernel(draft)
     async with opened(services, problem) as (_, draft):
         assert draft is None
@@ -114,18 +113,6 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
         buffer.replace("and once more")
         await buffer.keep_draft()
         buffer.editor.undo()
-    async with opened(services, problem) as (_, draft):
-        assert draft is None
-
-
-async def test_draft_restored_and_undone_is_not_offered_again(services, problem) -> None:
-    async with opened(services, problem) as (buffer, _):
-        buffer.replace("half a thought")
-    async with opened(services, problem) as (buffer, draft):
-        await buffer.settle_draft(draft, restore=True)
-        assert buffer.editor.text == "half a thought"
-        buffer.editor.undo()
-        assert services.workspace.kernel(content_hash(draft)) == Kernel(draft)
     async with opened(services, problem) as (_, draft):
         assert draft is None
 

@@ -90,27 +90,19 @@ def events(protocol: str, text: str, piece: int, finish: str = "stop") -> bytes:
 
 @protocols
 @examples(40)
-@given(TEXTS, SIZES, st.integers(1, 50))
-def test_answer_is_same_wherever_chunks_and_events_end(protocol: str, text: str, sizes: list[int], piece: int) -> None:
-    data = events(protocol, text, piece)
-    whole, pieces = ask(protocol, data)
-    assert (whole.text, whole.finish) == (text, Finish("stop"))
-    assert ask(protocol, *cut(data, sizes)) == (whole, pieces)
-
-
-@protocols
-@examples(20)
-@given(TEXTS, SIZES, st.booleans())
-def test_chunks_may_end_inside_characters_and_line_ends(
-    protocol: str, text: str, sizes: list[int], returns: bool
+@given(TEXTS, SIZES, st.integers(1, 50), st.booleans(), st.booleans())
+def test_answer_is_same_wherever_chunks_and_events_end(
+    protocol: str, text: str, sizes: list[int], piece: int, escaped: bool, returns: bool
 ) -> None:
+    """Also inside of characters, if JSON does not escape them, and of line ends of two characters."""
     unescaped = SimpleNamespace(dumps=lambda value: msgspec.json.encode(value).decode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_server, "json", unescaped)
-        data = model_server.events(protocol, text)
+        if not escaped:
+            patch.setattr(model_server, "json", unescaped)
+        data = events(protocol, text, piece) if escaped else model_server.events(protocol, text)
     data = data.replace(b"\n", b"\r\n") if returns else data
     whole, pieces = ask(protocol, data)
-    assert whole.text == text
+    assert (whole.text, whole.finish) == (text, Finish("stop"))
     assert ask(protocol, *cut(data, sizes)) == (whole, pieces)
 
 
