@@ -63,7 +63,7 @@ def test_median_of_last_runs_by_clock_and_device(paths: Paths) -> None:
 
 
 def test_clocks_that_can_tell_nothing_get_advice(paths: Paths) -> None:
-    keep(paths, entry(1, "cpu", 90.0, None))
+    keep(paths, entry(1, "cpu", 90.0, None), entry(2, "cuda", 80.0, 2.0))
     found = clock_finding(paths)
     assert found.state == "limited"
     assert "--seconds" in found.advice

@@ -22,8 +22,7 @@ def timed(run_id: str, median: float) -> ev.Timed:
 
 def test_a_run_goes_through_its_phases() -> None:
     state = fold([started("r1"), ev.PhaseStarted(run_id="r1", phase="load", limit_s=5.0, at=1.5)])
-    assert state.running
-    assert state.phase == "load"
+    assert (state.running, state.setting, state.phase) == (True, SETTING, "load")
     assert state.phases["load"].started_at == 1.5
 
     state.apply(ev.PhaseEnded(run_id="r1", phase="load", seconds=0.25))
@@ -73,8 +72,9 @@ def test_new_run_forgets_old_one_but_not_worlds() -> None:
 
 
 def test_late_events_of_an_older_run_change_nothing() -> None:
-    state = fold([started("r1"), started("r2"), timed("r1", 9.0)])
-    assert state.samples == []
+    late = ev.Finished(run_id="r1", sha256="ab", result=result())
+    state = fold([started("r1"), started("r2"), timed("r1", 9.0), late])
+    assert (state.run_id, state.running, state.samples) == ("r2", True, [])
 
 
 def test_refused_run_is_shown_without_start() -> None:

@@ -31,6 +31,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -85,14 +86,20 @@ async def test_refused_settings_are_drawn_again_and_say_nothing(
 async def test_faster_kernel_is_timed_briefly_in_two(paths: Paths) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
-    request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass", budget_s=8.0)
+    request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass", budget_s=8.0, energy=True)
     told: list[OtherSizesProgress] = []
+    asked: list[RunRequest] = []
     async with Engine(paths, command=REFEREE) as engine:
         report = (await judge_to_end(engine, request)).report
+        judge = engine.judge
+        engine.judge = lambda request: asked.append(request) or judge(request)
         judged = await with_other_sizes(engine, request, report, told.append)
         untimed = await with_other_sizes(engine, request, msgspec.structs.replace(report, outcome="even"))
-    assert judged.other_sizes
-    assert untimed.other_sizes
+        against = await with_other_sizes(
+            engine, msgspec.structs.replace(request, versus=Contender("r.py", "pass")), report
+        )
+    assert [(each.energy, each.versus) for each in asked] == [(False, None)] * 9
+    assert [other.outcome for other in against.other_sizes] == ["", "", ""]
     assert [other.outcome for other in judged.other_sizes] == ["faster", "faster", ""]
     assert judged.holds_at_other_sizes == "all"
     assert [progress.most_s for progress in told] == [2.0, 2.0, None]

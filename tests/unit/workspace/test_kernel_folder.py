@@ -52,7 +52,7 @@ def test_link_out_of_folder_is_refused(folder: Path, tmp_path: Path) -> None:
         read_kernel(folder)
     (folder / "outside.h").unlink()
     (folder / "more").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="more is a link to a folder"):
+    with pytest.raises(UsageError, match=r"^\S+more is a link to a folder"):
         read_kernel(folder)
     (folder / "more").unlink()
     (folder / "kernel.py").unlink()
