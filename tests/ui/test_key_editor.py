@@ -71,11 +71,8 @@ async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, pa
         await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
 
 
-def test_the_usual_keys_do_not_clash() -> None:
+def test_usual_keys_do_not_clash_and_are_sent() -> None:
     assert [action.name for action in ACTIONS if rivals(action, {})] == []
-
-
-def test_the_usual_keys_are_keys_that_terminals_send() -> None:
     assert [action.name for action in ACTIONS for key in keys_of(action, {}) if refusal(action, key)] == []
 
 

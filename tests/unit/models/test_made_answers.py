@@ -68,19 +68,14 @@ def test_what_continues_an_answer_may_say_so(said: str) -> None:
 def test_an_answer_that_begins_again_says_so_first() -> None:
     again = "Continuing from where I stopped would be long; the whole file:\n\n" + FENCED
     assert kernel_of(join_continuation(FENCED[:50], again)).source == KERNEL
-
-
-def test_fence_closing_cut_text_opens_no_block() -> None:
+    # A fence that closes the cut text opens no block.
     assert kernel_of(join_continuation(FENCED[:-4], "```\nIt adds.\n")).source == KERNEL
 
 
-def test_draft_in_open_thought_is_no_answer() -> None:
+def test_only_kernel_before_a_cut_is_whole() -> None:
     text = f"<think>\n{FENCED}So"
     assert not has_whole_kernel(text)
     assert whole_kernel(text).source == ""
-
-
-def test_whole_kernel_counts_before_cut_example() -> None:
     assert whole_kernel(FENCED + "Use it:\n```python\nx = tor").source == KERNEL
 
 

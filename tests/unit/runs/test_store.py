@@ -380,11 +380,8 @@ def test_other_code_has_another_hash(other: str) -> None:
     assert code_hash(other) != code_hash(KERNEL)
 
 
-def test_lines_of_a_string_are_code() -> None:
+def test_lines_of_strings_and_other_files_are_code() -> None:
     assert code_hash(CUDA) != code_hash(CUDA.replace("4", "8"))
     assert code_hash(f"# tile\n{CUDA}") == code_hash(CUDA)
-
-
-def test_only_python_files_lose_comments() -> None:
     assert code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n# why\n"})) == code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n"}))
     assert code_hash(Kernel(KERNEL, {"a.cu": b"#define X 1\n"})) != code_hash(Kernel(KERNEL, {"a.cu": b""}))
