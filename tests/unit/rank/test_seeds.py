@@ -7,11 +7,13 @@ import socket
 import threading
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from problems.setting import RankSetting
 from sandbox.memory.slots import POISON
 from sandbox.protocol.frames import GatePage
 from sandbox.protocol.messages import MakeArenas, MapGate, Reveal, SlotLayout
@@ -29,7 +31,6 @@ def test_one_bit_of_seed_changes_all_numbers(bit: int) -> None:
     seed = 0x1234_5678_9ABC_DEF0
     one, other = (torch.randn(64, generator=seeded(each, CPU)) for each in (seed, seed ^ (1 << bit)))
     assert int((one == other).sum()) < 4
-    assert torch.equal(one, torch.randn(64, generator=seeded(seed, CPU)))
 
 
 def test_draws_are_mersenne_twister_of_hashed_state() -> None:
@@ -42,10 +43,9 @@ def test_draws_are_mersenne_twister_of_hashed_state() -> None:
     assert np.array_equal(drawn.numpy(), expected)
 
 
-def test_the_numbers_are_normal() -> None:
-    drawn = torch.randn(100_000, generator=seeded(1, CPU))
-    assert abs(float(drawn.mean())) < 0.02
-    assert abs(float(drawn.std()) - 1) < 0.02
+def test_normal_numbers_of_16_bits_are_rounded() -> None:
+    setting = RankSetting(0, 1, SimpleNamespace(), torch.bfloat16, CPU, own=seeded(1, CPU))
+    assert torch.equal(setting.randn(1000), torch.randn(1000, generator=seeded(1, CPU)).bfloat16())
 
 
 LAYOUT = SlotLayout(1 << 16, 1 << 16, 16, 2, True)
