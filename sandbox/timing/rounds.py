@@ -32,8 +32,8 @@ rounds then have fewer pairs, and batches fewer calls, but not fewer than these.
 DEVICE_EVERY = 3
 """One round in so many is of device time, too, when it alone can conclude."""
 FIRST_PAIRS = 3
-"""Most pairs of a round of an adaptive run until every reference had a round. On a machine without history the interval of 12
-pairs has a half width of 17 % with four references, 27 % with two (simulated with quiet noise)."""
+"""Most pairs of a round of an adaptive run until each reference (at least two) could have had so many. On a machine without
+history the interval of 12 pairs has a half width of 17 % with four references, 27 % with two (simulated with quiet noise)."""
 MORE_CALLS, CHOSEN_FROM = 2, 4
 """Batches get more calls, once in a run, if this factor more would fit by the times of at least so many pairs."""
 SHOWN_EVERY = 0.2
@@ -162,8 +162,9 @@ class Rounds:
             self.turns.unpin()
 
     def measure_overhead(self) -> None:
-        """Runs the first no-op batches."""
-        self.turns.draw(self.calls)
+        """Runs the first no-op batches, which need no fresh inputs."""
+        if len(self.turns.exchange.tables[0]) < self.calls:
+            self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
         self.turns.compare([], [])
@@ -354,7 +355,7 @@ class Rounds:
         """Most pairs of a round, so that LEAST_ROUNDS fit into the time of an adaptive run."""
         round_s = self.stopping_rule.share_s(LEAST_ROUNDS)
         fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
-        if round_s < math.inf and self.turns.rounds < len(self.turns.baseline_side.worlds):
+        if round_s < math.inf and turns_of(self.call.raw) < FIRST_PAIRS * max(2, len(self.turns.baseline_side.worlds)):
             fit = min(fit, FIRST_PAIRS)
         return int(min(fit, max(1, round_s / max(self._pair_seconds, 1e-6))))
 
@@ -389,8 +390,7 @@ class Rounds:
         known = id(self.call), len(self.call.raw), id(self.device), len(self.device.raw), self.turns.waited
         if self._estimated is None or self._estimated[0] != known:
             self.call.waited = self.turns.waited
-            device = self.device.estimate()
-            self._estimated = known, (self.call.estimate(self.device), device)
+            self._estimated = known, (self.call.estimate(self.device), self.device.estimate())
         return self._estimated[1]
 
     def samples(self) -> Samples:

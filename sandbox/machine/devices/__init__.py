@@ -122,7 +122,7 @@ class Cpu(DeviceKind):
     arena_bytes = (32 << 20,)
     unsealed_arena_bytes = 32 << 20
 
-    pace = Pace(batch_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)
+    pace = Pace(batch_s=0.004, slower_s=0.020, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)
     has_gate = False
     spins = False
     sees_foreign_work = False

@@ -91,7 +91,7 @@ def test_one_slot_arena_has_batches_of_one_call() -> None:
     orders = machine.ranks(machine.started["baseline"][0]).orders
     drawn, compared = (sum(isinstance(order, kind) for order in orders) for kind in (Draw, CompareOutputs))
     discarded = sum(isinstance(order, CompareOutputs) and not order.slots for order in orders)
-    assert compared - discarded == drawn - 2  # not of references' first calls and no-op batches
+    assert compared - discarded == drawn - 1  # not of references' first calls; no-op batches need no draw
 
 
 def test_pairs_while_worlds_get_warm_do_not_count() -> None:
@@ -260,14 +260,14 @@ def test_no_op_batches_run_first_and_then_regularly() -> None:
 
 def test_progress_is_shown_with_last_round_as_end() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
-    rounds = machine.rounds(machine.run(budget_s=1.0))
+    rounds = machine.rounds(machine.run(budget_s=1.0), references=1)
     rounds.measure()
     shown = machine.of(Timed)
     assert len(shown) > 2
+    assert [sum(pair.round == number for pair in rounds.call.raw) for number in range(3)] == [3, 3, PAIRS]
     assert all(event.round <= event.rounds for event in shown)
     assert shown[-1].round == shown[-1].rounds == rounds.turns.rounds
     assert shown[-1].call == rounds.call.speed
-    assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(shown))
 
 
 def test_iterations_of_every_pair_match_the_reference() -> None:
