@@ -104,7 +104,7 @@ class Group:
             time.sleep(0.002)
 
 
-def make(limit: int | None, counted: bool = True) -> Group:
+def make(limit: int | None, counted: bool) -> Group:
     """A new group for one world. limit: bytes without swap; None: no limit, memory is only counted.
 
     counted: False makes one without the memory controller, which can stop a world.
@@ -112,14 +112,14 @@ def make(limit: int | None, counted: bool = True) -> Group:
     Raises:
         NoGroup: this process may not make one here.
     """
-    where = place() if counted else place(counted=False)
+    where = place(counted)
     if isinstance(where, str):
         raise NoGroup(where)
     return _make(where, limit)
 
 
 @lru_cache(maxsize=2)
-def place(counted: bool = True) -> Path | str:
+def place(counted: bool) -> Path | str:
     """The parent of groups, tested by starting a process; a text with the reason if there is none. counted: as for `make`."""
     try:
         root, own = _own_group()

@@ -67,7 +67,7 @@ class Bound:
         """Whether the group limits its memory."""
         with contextlib.suppress(cgroup.NoGroup):
             try:
-                self.group = cgroup.make(limit)
+                self.group = cgroup.make(limit, counted=True)
                 self._counted = True
             except cgroup.NoGroup:
                 self.group = cgroup.make(None, counted=False)
@@ -107,7 +107,7 @@ class Bound:
 def described() -> str:
     """How the memory of a world is limited on this machine, in one line."""
     most = f"at most {limit_bytes() / 2**30:.1f} GiB for a world that starts now"
-    place = cgroup.place()
+    place = cgroup.place(counted=True)
     if isinstance(place, str):
         return f"watched from outside, {most} ({place})"
     return f"bounded by the kernel (a control group per world in {place}), {most}"

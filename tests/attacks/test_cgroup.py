@@ -15,7 +15,7 @@ from sandbox.jail import cgroup
 from sandbox.jail.memory import Bound, described
 from sandbox.jail.profiles import NONE
 
-PLACE = cgroup.place()
+PLACE = cgroup.place(counted=True)
 pytestmark = pytest.mark.skipif(isinstance(PLACE, str), reason=f"no group can be made: {PLACE}")
 LIMIT = 64 << 20
 HOG = """
@@ -42,7 +42,7 @@ while True:
 
 @pytest.fixture
 def group() -> Iterator[cgroup.Group]:
-    group = cgroup.make(LIMIT)
+    group = cgroup.make(LIMIT, counted=True)
     yield group
     assert group.remove()
     assert not group.path.exists()
@@ -77,7 +77,7 @@ def test_one_process_too_many_takes_the_others_along(group):
 
 
 def test_a_group_without_a_limit_only_counts():
-    group = cgroup.make(None)
+    group = cgroup.make(None, counted=True)
     try:
         assert run(group, HOG).stdout == "took 512 MiB\n"
         assert group.kills() == 0
@@ -96,11 +96,11 @@ def test_groups_of_referee_that_was_killed_are_swept():
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
     left = Path(PLACE) / f"{cgroup.PREFIX}{ended.pid}-0"
-    mine = cgroup.make(None)
+    mine = cgroup.make(None, counted=True)
     left.mkdir()
     cgroup.place.cache_clear()
     try:
-        assert cgroup.place() == PLACE
+        assert cgroup.place(counted=True) == PLACE
         assert not left.exists()
         assert mine.path.exists()
     finally:
