@@ -5,7 +5,10 @@ import os
 from typing import Any
 
 from arena.errors import UsageError
+from arena.models.network import base_url, is_local
+from arena.models.provider import Provider
 from arena.paths import withhold
+from arena.settings import ModelSettings
 
 SERVICE = "pkb-arena"
 """Service name in the keyring. The entry has the name of the environment variable."""
@@ -71,15 +74,15 @@ class Hiding:
         return rest
 
 
-def find_key(name: str, required: bool) -> Key:
+def find_key(name: str) -> Key:
     """Returns the key in the variable or keyring entry `name`. Processes started later do not inherit the variable.
 
     Raises:
-        UsageError: the key is required and is in neither place, or has characters that a header cannot carry.
+        UsageError: the key is in neither place, or has characters that a header cannot carry.
     """
     withhold(name)
     text = (os.environ.get(name) or _from_keyring(name) or "").strip()
-    if not text and required:
+    if not text:
         raise UsageError(
             f"there is no key {name}",
             f"export {name}=..., or `keyring set {SERVICE} {name}` with the package keyring installed",
@@ -87,6 +90,17 @@ def find_key(name: str, required: bool) -> Key:
     if not text.isascii() or not text.isprintable():
         raise UsageError(f"{name} is no key: it has characters that a header cannot carry", "set it again")
     return Key(text)
+
+
+def key_for(provider: Provider, model: ModelSettings) -> Key:
+    """Returns the key for a model's requests. A server on this machine needs none unless the settings name one.
+
+    Raises:
+        UsageError: as `find_key` and `base_url`.
+    """
+    if is_local(base_url(provider, model)) and not model.key_env:
+        return Key("")
+    return find_key(model.key_env or provider.key_env)
 
 
 def _from_keyring(name: str) -> str | None:

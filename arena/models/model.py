@@ -18,8 +18,7 @@ from arena.models.conversation import (
     read_template,
 )
 from arena.models.fences import read_answer
-from arena.models.keys import Key, find_key
-from arena.models.network import base_url, is_local
+from arena.models.keys import Key, key_for
 from arena.models.providers import find_provider
 from arena.models.stream import Refused, Stream, ToolsRefused
 from arena.settings import ModelSettings, Settings, provider_names
@@ -177,13 +176,8 @@ def open_model(name: str, settings: Settings, budget: Budget | None = None) -> M
     """Creates the client for a model's name, with its key.
 
     Raises:
-        UsageError: no such model or provider, no key where one is needed, or base_url is no address.
+        UsageError: no such model, no key where one is needed, or base_url is no address.
     """
     model = find_model(name, settings)
-    try:
-        provider = find_provider(model.provider)
-    except UsageError as error:
-        raise UsageError(f"model:{name}: {error.message}", error.advice) from None
-    here = is_local(base_url(provider, model)) and not model.key_env
-    key = Key("") if here else find_key(model.key_env or provider.key_env, required=True)
+    key = key_for(find_provider(model.provider), model)
     return ModelClient(name, model, key, budget or Budget(model))

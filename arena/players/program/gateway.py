@@ -20,8 +20,8 @@ import msgspec
 
 from arena.models.budget import Budget
 from arena.models.conversation import Conversation
-from arena.models.keys import Hiding, Key, find_key
-from arena.models.network import base_url, is_local, open_client
+from arena.models.keys import Hiding, Key, key_for
+from arena.models.network import base_url, open_client
 from arena.models.provider import ErrorEvent, Reader, count, object_of, objects_of
 from arena.models.providers import find_provider
 from arena.players.program.bridge import CONNECTIONS
@@ -213,13 +213,12 @@ class Gateway:
         exceeded: called with the limit that the program has broken. tell: called with what is left out of its requests.
 
         Raises:
-            UsageError: there is no such provider, or no key where one is needed.
+            UsageError: no key where one is needed, or base_url is no address.
         """
         self._model, self._budget, self._path = model, budget, path
         self._provider = find_provider(model.provider)
         self._base = base_url(self._provider, model)
-        here = is_local(self._base) and not model.key_env
-        self._key = Key("") if here else find_key(model.key_env or self._provider.key_env, required=True)
+        self._key = key_for(self._provider, model)
         self._exceeded, self._tell = exceeded, tell
         self._left_out: set[str] = set()
         self._paths = self._allowed_paths()
