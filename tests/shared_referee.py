@@ -23,7 +23,6 @@ from sandbox.protocol.events import (
     Ready,
     Refused,
     Run,
-    Shutdown,
     decode_command,
     decode_event,
     encode,
@@ -69,7 +68,7 @@ class SharedReferee:
                     self._attend(engine)
 
     def _attend(self, engine: socket.socket) -> None:
-        """Serves one engine until it shuts down or disconnects."""
+        """Serves one engine until it disconnects."""
         referee = self._living()
         engine.sendall(self._ready)
         with self._changed:
@@ -78,8 +77,6 @@ class SharedReferee:
             with engine.makefile("rb") as commands:
                 for line in commands:
                     command = decode_command(line)
-                    if isinstance(command, Shutdown):
-                        break
                     if isinstance(command, Run):
                         with self._changed:
                             self._runs.add(command.run_id)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from arena.errors import RefereeFailed
 from arena.paths import ROOT, module_command, module_environment
 from sandbox.machine.locked_folder import remove_all_leftovers
-from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
+from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, decode_event, encode
 
 COMMAND = module_command("sandbox.referee.main")
 START_S = 30.0
@@ -102,7 +102,6 @@ class RefereeProcess:
 
     async def stop(self) -> None:
         """Ends the referee in order, or kills it after SHUTDOWN_S."""
-        await self.send(Shutdown())
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:

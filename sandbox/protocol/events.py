@@ -111,11 +111,8 @@ class Cancel(msgspec.Struct, tag_field="type", tag="cancel", frozen=True):
     run_id: str
 
 
-class Shutdown(msgspec.Struct, tag_field="type", tag="shutdown", frozen=True):
-    """Kill all worlds and exit. Closing the pipe means the same."""
-
-
-AnyCommand = Warm | Run | Calibrate | TimeTransfers | Cancel | Shutdown
+AnyCommand = Warm | Run | Calibrate | TimeTransfers | Cancel
+"""When the engine closes the pipe, the referee kills all worlds and ends."""
 
 decode_command = msgspec.json.Decoder(AnyCommand).decode
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -43,23 +44,17 @@ class SettingRefused(Exception):
         self.advice = advice
 
 
+@dataclass
 class Awaiting:
     """Waits for answers. See sandbox.worlds.exchange.AwaitAll."""
 
-    def __init__(
-        self,
-        poll: Callable[[float], None],
-        stopped: Callable[[], bool],
-        timer: TimeSource = time,
-        outside: Callable[[], float] = outside_seconds,
-    ) -> None:
-        """poll(seconds): serves what arrives within that time. stopped(): whether the run was cancelled.
-
-        outside(): CPU seconds of other programs on this machine."""
-        self.poll = poll
-        self.outside = outside
-        self.stopped = stopped
-        self.timer = timer
+    poll: Callable[[float], None]
+    """poll(seconds): serves what arrives within that time."""
+    stopped: Callable[[], bool]
+    """Whether the run was cancelled."""
+    timer: TimeSource = time
+    outside: Callable[[], float] = outside_seconds
+    """CPU seconds of other programs on this machine."""
 
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
         """Waits for one answer of this kind from every rank of a world.
@@ -163,7 +158,7 @@ STDIN = 0
 
 
 class EnginePipe:
-    """Commands wait in a queue. A cancel and a shutdown take effect when they are read."""
+    """Commands wait in a queue. A cancel and the end of the pipe take effect when they are read."""
 
     def __init__(self, selector: selectors.BaseSelector, timer: TimeSource = time) -> None:
         """selector: `open` registers stdin there."""
@@ -171,7 +166,7 @@ class EnginePipe:
         self.timer = timer
         self.commands: deque[Any] = deque()
         self.hung_up = False
-        """Whether the engine is gone or wants the referee to end."""
+        """Whether the engine has closed the pipe."""
         self.running: str | None = None
         """The id of the run that is judged now."""
         self.cancelled = False
@@ -219,10 +214,8 @@ class EnginePipe:
                 self.emit(Fatal(message=f"cannot read a command: {error}"))
 
     def hear(self, command: Any) -> None:
-        """Handles a cancel or a shutdown at once, and queues all other commands."""
-        if isinstance(command, events.Shutdown):
-            self.hung_up = True
-        elif isinstance(command, events.Cancel):
+        """Handles a cancel at once, and queues all other commands."""
+        if isinstance(command, events.Cancel):
             self.cancelled |= self.running == command.run_id
             kept = [c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)]
             if len(kept) < len(self.commands):

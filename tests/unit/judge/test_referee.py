@@ -327,7 +327,7 @@ def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[An
 def test_no_world_starts_after_engine_hangs_up() -> None:
     machine = MadeMachine()
     referee = machine.referee()
-    referee.pipe.hear(events.Shutdown())
+    referee.pipe.hung_up = True
     referee.judge(machine.run(rounds=6))
     assert len(machine.started["spare"]) == 1
 
@@ -482,7 +482,7 @@ def test_transfers_are_of_the_pairs_of_all_ranks(
     pairs = [PairTimes((0, 1), {"SM stores": [2.0]}), PairTimes((1, 2), {"SM stores": [3.0]})]
     machine.oracle.transfers_of = lambda rank, backends: Transfers([2048], [pairs[1 - rank]], {"TMA": "too old"})
     monkeypatch.setattr(referee.pipe, "open", lambda: None)
-    machine.clock.after(60.0, lambda: referee.pipe.hear(events.Shutdown()))
+    machine.clock.after(60.0, lambda: setattr(referee.pipe, "hung_up", True))
     referee.pipe.hear(events.TimeTransfers(machine.setting()))
     referee.serve()
     (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
