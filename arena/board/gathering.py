@@ -29,7 +29,7 @@ from arena.records.index import Store, stored
 from arena.records.ranking import fastest, holds_elsewhere
 from arena.records.run_record import BriefResult, RunRecord, fields_of, view
 from arena.records.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
-from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
+from arena.sweep.journal import JournalDamaged, chosen_journals, journals
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
@@ -168,10 +168,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
             found.extend(theirs)
             machines.update({digest: str(machine) for digest, machine in known.items()})
 
-    chosen = [sweep_path(paths.sweeps, name) for name in sweeps]
-    for path in chosen:
-        require_sweep(path)
-    for path in chosen or journals(paths.sweeps):
+    for path in chosen_journals(paths.sweeps, sweeps):
         take(path, "")
     if not sweeps:
         for path in journals(paths.imports):

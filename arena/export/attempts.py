@@ -13,7 +13,7 @@ from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
 from arena.records.run_record import BriefResult, RunRecord, record_of, view
 from arena.records.voids import Void, Voids, read_voids
-from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
+from arena.sweep.journal import JournalDamaged, chosen_journals, read_lines
 from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
 from sandbox.protocol.events import Finished, Setting
 from sandbox.protocol.kernel_files import Kernel
@@ -65,13 +65,11 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> tuple[list[PageA
         MachineError: no file with attempts can be read, or a folder cannot be read.
     """
     voids = read_voids(paths.voids)
-    chosen = [sweep_path(paths.sweeps, name) for name in names]
-    for path in chosen:
-        require_sweep(path)
+    chosen = chosen_journals(paths.sweeps, names)
     players = ShownPlayers()
     attempts: list[PageAttempt] = []
     left_out = [voids.damaged] if voids.damaged else []
-    for path in chosen or journals(paths.sweeps):
+    for path in chosen:
         try:
             attempts += _of_sweep(paths, path, voids, players)
         except JournalDamaged as error:

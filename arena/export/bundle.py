@@ -34,7 +34,7 @@ from arena.records.header import read_header
 from arena.records.index import stored
 from arena.records.run_record import RunRecord, view
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
-from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
+from arena.sweep.journal import JournalDamaged, chosen_journals, read_lines, sweep_path
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepPlan, SweepSession, Unanswered, Written
 from arena.words.headline import by_clock
 from arena.words.untrusted_text import printable
@@ -246,10 +246,7 @@ def export_bundle(
     """
     if form == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
-    chosen = [sweep_path(paths.sweeps, name) for name in names]
-    for path in chosen:
-        require_sweep(path)
-    chosen = chosen or journals(paths.sweeps)
+    chosen = chosen_journals(paths.sweeps, names)
     runs = [] if chosen else _single_runs(paths)
     if not chosen and not runs:
         raise UsageError("there is no result to export", "`pkb-arena run` or `pkb-arena sweep --players ...` makes one")

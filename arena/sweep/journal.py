@@ -186,14 +186,20 @@ def sweep_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.jsonl"
 
 
-def require_sweep(path: Path) -> None:
-    """Raises UsageError if there is no such journal; its advice names the existing sweeps."""
-    if not path.exists():
-        names = ", ".join(other.stem for other in journals(path.parent))
+def chosen_journals(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Returns the journals of the sweeps of these names; without names, of all sweeps.
+
+    Raises:
+        UsageError: there is no such sweep. The advice names the existing ones.
+    """
+    chosen = [sweep_path(folder, name) for name in names]
+    if missing := next((path for path in chosen if not path.exists()), None):
+        known = ", ".join(path.stem for path in journals(folder))
         raise UsageError(
-            f"there is no sweep {path.stem!r}",
-            f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one",
+            f"there is no sweep {missing.stem!r}",
+            f"choose from {known}" if known else "`pkb-arena sweep --players ...` makes one",
         )
+    return chosen or journals(folder)
 
 
 def journals(folder: Path) -> list[Path]:
