@@ -85,31 +85,31 @@ def kind_of(player: str) -> str:
 
 def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Outcome:
     """Returns the outcome of a sweep's result."""
-    report, setting = result.report, result.cell.setting
+    record, setting = result.record, result.cell.setting
     passed = result.passed and not voided
-    noisy = passed and report is not None and report.outcome == NOISY
+    noisy = passed and record.outcome == NOISY
     times: dict[str, float | None] = {}
-    if report is not None and passed and not noisy:
-        times = fields_of(report, "percent gap_closed") | {"speedup": report.median, "over_graph": _over_graph(report)}
+    if passed and not noisy:
+        times = fields_of(record, "percent gap_closed") | {"speedup": record.median, "over_graph": _over_graph(record)}
     return view(
         Outcome, result, result.cell, result.spent,
         kind=kind_of(result.cell.player),
         place=ResultPlace(setting.preset, setting.device, setting.world, result.machine, source),
         passed=passed,
-        paper=report is not None and report.paper_rule == "match" and not voided,
-        faster=passed and report is not None and report.outcome == "faster",
+        paper=record.paper_rule == "match" and not voided,
+        faster=passed and record.outcome == "faster",
         noisy=noisy,
-        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
+        one_size_only=record.one_size_only if record.tried_other_sizes and not voided else None,
         voided=voided,
-        backend=report.backend if passed and report is not None else "",
-        holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
+        backend=record.backend if passed else "",
+        holds="" if voided else record.holds_at_other_sizes or "",
         **times,
     )  # fmt: skip
 
 
-def _over_graph(report: RunRecord) -> float | None:
+def _over_graph(record: RunRecord) -> float | None:
     """Returns the time of the baseline in a CUDA graph, measured before in this setting, over the kernel's time."""
-    there, here = by_clock(report.beside.get(GRAPH), report.clock), report.time_us
+    there, here = by_clock(record.beside.get(GRAPH), record.clock), record.time_us
     return there / here if there and here else None
 
 

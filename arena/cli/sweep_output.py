@@ -15,7 +15,7 @@ from arena.records.voids import Voids
 from arena.sweep.grid import RECENT
 from arena.sweep.records import REFUSED, CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep, SweepProgress
-from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
+from arena.words.headline import WHERE, brief_words, outcome_words
 from arena.words.table import Column, TextTable
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
@@ -219,13 +219,12 @@ class SweepProgressLine:
 
 def _line(result: CellResult) -> str:
     cell = result.cell
-    report = result.report
-    speed = by_clock(report.speedup, report.clock) if report is not None else None
-    said = f" {brief_words(speed.median, report.outcome)}" if speed is not None and report is not None else ""
+    record = result.record
+    said = f" {brief_words(record.median, record.outcome)}" if record.median is not None else ""
     attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
-    only = " (at this size only)" if report is not None and report.one_size_only else ""
-    if report is not None and report.holds_at_other_sizes:
-        only += f", faster at other sizes: {report.holds_at_other_sizes}"
+    only = " (at this size only)" if record.one_size_only else ""
+    if record.holds_at_other_sizes:
+        only += f", faster at other sizes: {record.holds_at_other_sizes}"
     detail = "" if result.passed else f" {result.detail}"
     who = f"{result.problem_id:02d}_{cell.slug} {cell.player}{attempt}"
     return f"{who}: {result.verdict}{said}{only} {result.seconds:.1f} s{detail}"

@@ -389,31 +389,28 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str, players: ShownPlayers
 
 def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void | None) -> ResultRow:
     """Returns a result as a flat row."""
-    report, setting = line.report, line.cell.setting
-    speed = report.interval if report is not None else None
-    base, mine = (by_clock(report.baseline_us, report.clock), report.time_us) if report is not None else (None, None)
+    record, setting = line.record, line.cell.setting
+    speed = record.interval
     return view(
-        ResultRow, line, line.cell, setting,
+        ResultRow, line, line.cell, setting, record,
         sweep=sweep,
         problem=line.cell.slug,
         problem_class=line.class_,
         player=player,
         sizes=msgspec.json.encode(setting.sizes).decode(),
         machine=machine,
-        outcome=report.outcome if report is not None else "",
-        clock=report.clock if report is not None else "",
-        speedup=speed.median if speed is not None else None,
+        speedup=record.median,
         speedup_low=speed.low if speed is not None else None,
         speedup_high=speed.high if speed is not None else None,
-        baseline_us=base,
-        kernel_us=mine,
-        roofline_percent=report.percent if report is not None else None,
-        paper_rule=(report.paper_rule or "") if report is not None else "",
-        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
+        baseline_us=by_clock(record.baseline_us, record.clock),
+        kernel_us=record.time_us,
+        roofline_percent=record.percent,
+        paper_rule=record.paper_rule or "",
+        one_size_only=record.one_size_only if record.tried_other_sizes else None,
         tokens_read=line.spent.read,
         tokens_written=line.spent.written,
         usd=line.spent.usd,
-        reward=reward(report) if report is not None and void is None else 0.0,
+        reward=reward(record) if void is None else 0.0,
         voided=void.note if void is not None else "",
     )  # fmt: skip
 

@@ -144,14 +144,13 @@ class SweepGrid:
 
 
 def _mark(line: records.CellResult, void: Void | None) -> CellMark:
-    report = line.report
+    record = line.record
     measurement = line.measurement if void is None else None
     return view(
-        CellMark, line, line.cell, line.spent, report,
+        CellMark, line, line.cell, line.spent, record,
         detail=shorten(line.detail, _SHORT, placeholder=" …"),
         speedup=measurement.speedup.median if measurement is not None else None,
-        one_size_only=report is not None and report.one_size_only,
-        holds=(report.holds_at_other_sizes or "") if report is not None else "",
+        holds=record.holds_at_other_sizes or "",
         measurement=measurement,
         voided=void.words if void is not None else "",
     )  # fmt: skip

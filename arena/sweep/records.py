@@ -16,12 +16,13 @@ from arena.models.budget import Spent
 from arena.players.player import parse_player
 from arena.records.json_lines import decoder
 from arena.records.ranking import Measurement
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.setting_choice import Choice, find_problem
 from problems.catalogue import Catalogue
 from problems.specification import CATEGORIES, CLASSES, Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.result import Seconds
 from sandbox.protocol.verdict import Verdict
 
 ALL = "all"
@@ -232,6 +233,14 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
         return self.verdict == Verdict.PASS
 
     @property
+    def record(self) -> RunRecord:
+        """The report; without a run, a record without figures."""
+        return self.report or view(
+            RunRecord, self, self.cell, self.cell.setting,
+            run_id="", kernel="", verdict=Verdict.HARNESS_ERROR, failure=None, seconds=Seconds(),
+        )  # fmt: skip
+
+    @property
     def run_id(self) -> str:
         """Id of the run that judged it; empty without a run."""
         return self.report.run_id if self.report is not None else ""
@@ -239,11 +248,11 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
     @property
     def measurement(self) -> Measurement | None:
         """The measurement of a correct kernel; None if nothing was timed."""
-        report = self.report
-        if report is None or report.interval is None or not self.passed:
+        record = self.record
+        if record.interval is None or not self.passed:
             return None
         key = (self.code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
-        return Measurement(msgspec.json.encode(key), report.interval, report.clock)
+        return Measurement(msgspec.json.encode(key), record.interval, record.clock)
 
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult
