@@ -1,5 +1,7 @@
 """The tokens and dollars that a model may use, counted while it writes."""
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from arena.errors import UsageError
@@ -114,19 +116,15 @@ class Budget:
         return Spent(read, written, usd, estimated)
 
 
+@dataclass(eq=False)
 class BudgetPool:
     """The limit that all players of a duel's side or a sweep share. None means no limit."""
 
-    def __init__(
-        self,
-        usd: float | None = None,
-        tokens: int | None = None,
-        before: Spent = Spent(),  # noqa: B008 - a frozen value
-    ) -> None:
-        """before: amount spent by earlier sessions."""
-        self.usd, self._tokens = usd, tokens
-        self._done = before
-        self._open: list[Budget] = []
+    usd: float | None = None
+    tokens: int | None = None
+    before: Spent = field(default_factory=Spent)
+    """The amount spent before the attempts that are open now, also in earlier sessions."""
+    _open: list[Budget] = field(default_factory=list, init=False)
 
     def open(self, model: ModelSettings) -> Budget:
         """Opens a budget for one attempt of a model. The caller must `close` it.
@@ -147,19 +145,19 @@ class BudgetPool:
         """Closes the budget of an attempt. Returns the amount spent."""
         self._open.remove(budget)
         budget.end()
-        self._done += budget.spent
+        self.before += budget.spent
         return budget.spent
 
     @property
     def spent(self) -> Spent:
         """Cost of all attempts so far, answers in progress included."""
-        return sum((budget.spent for budget in self._open), self._done)
+        return sum((budget.spent for budget in self._open), self.before)
 
     @property
     def reached(self) -> str:
         """The limit that is reached, in words; empty if none is reached."""
         if self.usd is not None and not self.spent.usd < self.usd:  # NaN on either side counts as reached
             return f"the budget of ${self.usd:g} is spent"
-        if self._tokens is not None and self.spent.tokens >= self._tokens:
-            return f"the budget of {self._tokens} tokens is spent"
+        if self.tokens is not None and self.spent.tokens >= self.tokens:
+            return f"the budget of {self.tokens} tokens is spent"
         return ""

@@ -9,7 +9,7 @@ compares the outputs of a solution with the expected ones.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -54,20 +54,18 @@ def largest_of_all_ranks(figures: torch.Tensor) -> None:
     dist.all_reduce(figures, op=dist.ReduceOp.MAX)
 
 
+@dataclass(eq=False)
 class Comparison:
     """Compares outputs of one problem in one setting."""
 
-    def __init__(
-        self, code: ProblemCode, setting: RankSetting, reduce: Callable[[torch.Tensor], None] = largest_of_all_ranks
-    ) -> None:
-        """reduce: replaces the numbers of a tensor by the largest of all ranks, in place."""
-        self.code = code
-        self.setting = setting
-        self.reduce = reduce
-        self.usual: list[UsualError] = []
-        """The baseline's error per output, as the calibration measured it."""
-        self.own: dict[int, list[OwnError]] = {}
-        """By slot: the baseline's error per output in its present iteration, the largest of all ranks."""
+    code: ProblemCode
+    setting: RankSetting
+    reduce: Callable[[torch.Tensor], None] = largest_of_all_ranks
+    """Replaces the numbers of a tensor by the largest of all ranks, in place."""
+    usual: list[UsualError] = field(default_factory=list)
+    """The baseline's error per output, as the calibration measured it."""
+    own: dict[int, list[OwnError]] = field(default_factory=dict)
+    """By slot: the baseline's error per output in its present iteration, the largest of all ranks."""
 
     def expected(self, tensors: Leaves, plain: Output | None = None) -> Expected:
         """Computes the baseline's and the oracle's outputs on these inputs (collective).
