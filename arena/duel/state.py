@@ -8,7 +8,7 @@ import msgspec
 from arena.duel import events
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
-from arena.records.run_record import fields_of
+from arena.records.run_record import fields_of, view
 from arena.words.headline import by_clock, headline_of
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Kernel
@@ -245,16 +245,15 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
         reason = "the other kernel did not pass the final"
     mine = result.contender_us.call if result.contender_us is not None else None
     others = result.baseline_us.call if result.baseline_us is not None else None
-    return events.DuelEnded(
+    return view(
+        events.DuelEnded, result,
         at=at,
         winner=winner,
         reason=reason,
         speedup=speed,
-        rounds=result.rounds,
         left=_finalist(state.left, result.verdict, result.detail, mine),
         right=_finalist(state.right, result.rival.verdict, result.rival.detail, others),
-        clock=result.clock,
-    )
+    )  # fmt: skip
 
 
 def decide(speed: Interval) -> tuple[events.Winner, str]:

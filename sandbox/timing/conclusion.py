@@ -21,13 +21,14 @@ ADVICE_QUIET = "a quieter machine"
 
 
 class Conclusion(NamedTuple):
-    """The conclusion on a run's speed."""
+    """The conclusion on a run's speed, in fields of its result."""
 
     outcome: str
     """ "faster", "slower", "even" or "too noisy"; empty when nothing was timed."""
     clock: str
     """The clock that gave the outcome: "call" or "device"; empty when nothing was timed."""
-    sentence: str
+    told: str
+    """The sentence; empty when nothing was timed."""
     advice: str
     """What would make the measurement less noisy; empty if no clock is too noisy."""
 
@@ -60,7 +61,7 @@ def conclude(
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
     if not said and not why:
-        return Conclusion("", "", "nothing was timed", "")
+        return Conclusion("", "", "", "")
     telling = [name for name, interval in said.items() if outcome(interval) != "too noisy"]
     advice = ""
     if len(telling) < len(said) or call is None:

@@ -62,7 +62,8 @@ def test_both_clocks_are_said_once_before_advice(capsys: pytest.CaptureFixture[s
 
 def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     call, batches = Interval(1.0, 0.98, 1.02), Interval(9.0, 8.5, 9.5)
-    single = msgspec.structs.replace(report(None), told=conclude(call, None, unconfirmed=Unconfirmed(batches)).sentence)
+    told = conclude(call, None, unconfirmed=Unconfirmed(batches)).told
+    single = msgspec.structs.replace(report(None), told=told)
     print_report(single)
     out = capsys.readouterr().out
     assert "same speed end-to-end 1.00× [0.98, 1.02]" in out.splitlines()[0]
@@ -72,7 +73,7 @@ def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_sign_is_that_of_what_is_read_first() -> None:
     both = Speedup(call=Interval(0.95, 0.89, 1.01), device=Interval(0.95, 0.93, 0.97))
-    told = conclude(both.call, both.device).sentence
+    told = conclude(both.call, both.device).told
     judged = msgspec.structs.replace(report(both.device), speedup=both, outcome="even", clock="call", told=told)
     assert "▼ 0.95× slower by device time [0.93, 0.97]; end-to-end no difference shown" in compact(judged)
 

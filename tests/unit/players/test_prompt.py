@@ -183,7 +183,7 @@ ASK = Conversation("system", (Message("user", "the task"),))
 
 def test_result_of_single_calls_tells_model_why() -> None:
     tried = attempt(1, Verdict.PASS, speedup=1.0)
-    told = conclude(Interval(1.0, 0.98, 1.02), None, unconfirmed=Unconfirmed(Interval(9.0, 8.5, 9.5))).sentence
+    told = conclude(Interval(1.0, 0.98, 1.02), None, unconfirmed=Unconfirmed(Interval(9.0, 8.5, 9.5))).told
     result = msgspec.structs.replace(tried.judgement.result, told=told)
     text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.kernel.source)
     assert "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:" in text

@@ -48,7 +48,7 @@ def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, cloc
     ],
 )
 def test_the_sentence_has_the_numbers(call, device, sentence):
-    assert conclude(call, device).sentence == sentence
+    assert conclude(call, device).told == sentence
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_the_sentence_has_the_numbers(call, device, sentence):
 def test_disagreeing_clocks_are_told_and_claim_nothing(call, device):
     told = conclude(call, device)
     assert told.outcome == "too noisy"
-    assert told.sentence.startswith("no claim, the clocks disagree: end-to-end ")
-    assert all(f"{each.median:.2f}× {ends(each)}" in told.sentence for each in (call, device))
+    assert told.told.startswith("no claim, the clocks disagree: end-to-end ")
+    assert all(f"{each.median:.2f}× {ends(each)}" in told.told for each in (call, device))
 
 
 def test_noisy_clock_without_side_disagrees_with_nobody():
@@ -73,20 +73,20 @@ def test_noisy_clock_without_side_disagrees_with_nobody():
 
 def test_what_claims_nothing_says_why():
     told = conclude(None, None, why="4 pairs of batches, 6 are needed")
-    assert (told.outcome, told.sentence) == ("too noisy", "no claim: 4 pairs of batches, 6 are needed")
-    assert conclude(None, FASTER, why="4 pairs").sentence.endswith("; end-to-end no claim: 4 pairs")
+    assert (told.outcome, told.told) == ("too noisy", "no claim: 4 pairs of batches, 6 are needed")
+    assert conclude(None, FASTER, why="4 pairs").told.endswith("; end-to-end no claim: 4 pairs")
 
 
 def test_single_calls_contradict_only_where_they_can_tell():
     many = Interval(9.0, 8.5, 9.5)
-    assert "which single calls contradict" in conclude(EVEN, None, unconfirmed=Unconfirmed(many)).sentence
-    noisy = conclude(Interval(1.8, 0.6, 4.4), None, unconfirmed=Unconfirmed(many)).sentence
+    assert "which single calls contradict" in conclude(EVEN, None, unconfirmed=Unconfirmed(many)).told
+    noisy = conclude(Interval(1.8, 0.6, 4.4), None, unconfirmed=Unconfirmed(many)).told
     assert noisy.endswith("batches of many calls gave 9.00× [8.50, 9.50], which single calls are too noisy to confirm.")
 
 
 def test_baseline_slower_in_batches_tells_of_other_work():
     slowed = Unconfirmed(Interval(35.8, 23.0, 55.7), 2100.0, 410.0)
-    told = conclude(Interval(1.4, 1.3, 1.48), None, unconfirmed=slowed).sentence
+    told = conclude(Interval(1.4, 1.3, 1.48), None, unconfirmed=slowed).told
     assert told.endswith("The baseline took 2100 µs a call there, 410 µs alone: other work slowed the batches.")
     assert "inputs of later calls" not in told
 
