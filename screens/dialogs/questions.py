@@ -49,7 +49,7 @@ class Ask(Dialog[bool | None]):
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter {self._enter} · esc back"):
-            yield Input(self._text, placeholder=self._example, compact=True)
+            yield Input(self._text, placeholder=self._example, compact=True, select_on_focus=False)
             known = self._text and self._example
             yield PlainStatic(f"for example: {self._example}" if known else "", id="report")
 
@@ -103,13 +103,9 @@ class Choose(Dialog[str | None]):
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, "enter chooses · a letter goes to it · esc back"):
-            width = max(map(len, self._options), default=0)
-            yield OptionList(
-                *(
-                    Option(Content.assemble((name.ljust(width + 2), "$accent"), sentence), id=name)
-                    for name, sentence in self._options.items()
-                )
-            )
+            width = max(map(len, self._options), default=0) + 2
+            rows = {name: ((name.ljust(width), "$accent"), sentence) for name, sentence in self._options.items()}
+            yield OptionList(*(Option(Content.assemble(*row), id=name) for name, row in rows.items()))
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:

@@ -154,6 +154,8 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "stopped" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: "1-8,category:expert" in screen_text(app))
+        await pilot.press("space")
+        assert app.screen.query_one(Input).value == f"{machine.NEW} "  # a letter adds to the options
         await pilot.press("ctrl+u", *"--players nobody", "enter")
         await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
         assert app.screen.query_one(Input).value == "--players nobody"
