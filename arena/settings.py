@@ -76,6 +76,11 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         list[str], Meta(description='Fields left out of the request, such as "stream_options" or "max_tokens".')
     ] = []
 
+    @property
+    def is_free(self) -> bool:
+        """Whether its tokens cost nothing: it is the model of `pkb-arena stand-in`."""
+        return self.model == "stand-in"
+
 
 class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True):
     """An agent program that can play: a table [agents.NAME]. It runs in a jail of its own."""

@@ -45,7 +45,7 @@ def has_prices(model: ModelSettings) -> bool:
 def price_words(model: ModelSettings) -> str:
     """Returns the prices as text: "$5 in, $25 out per million tokens"."""
     if not has_prices(model):
-        return "no prices in the settings"
+        return "costs nothing" if model.is_free else "no prices in the settings"
     return f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
 
 

@@ -160,7 +160,7 @@ class Stream:
             passing = Passing(reason, refused=isinstance(error, httpx.ConnectError | httpx.ProxyError))
             if isinstance(error, httpx.ConnectError) and self._model.base_url and self._proxy is None:
                 server = f"is the server at {urlsplit(self._base).netloc} running? check base_url"
-                passing.advice = "`pkb-arena stand-in` starts it" if self._model.model == "stand-in" else server
+                passing.advice = "`pkb-arena stand-in` starts it" if self._model.is_free else server
             raise passing from None
         except httpx.InvalidURL as error:
             raise self._failed(f"base_url is no address: {error}", "correct it in the settings", refused=True) from None

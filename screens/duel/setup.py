@@ -80,8 +80,9 @@ class PlayerRow(Vertical):
 
     @property
     def model(self) -> ModelSettings | None:
-        """The model that costs tokens or dollars; None: there is none, or it is not checked yet."""
-        return self.player.model if self.player is not None else None
+        """The model that costs dollars; None: there is none, or it is not checked yet."""
+        model = self.player.model if self.player is not None else None
+        return None if model is None or model.is_free else model
 
     async def check(self) -> None:
         """Checks whether the player can play; shows its facts, or the error."""

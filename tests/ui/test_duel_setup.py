@@ -41,6 +41,7 @@ def settings(services, paths, program: Path, monkeypatch: pytest.MonkeyPatch) ->
         models={
             "opus": ModelSettings(provider="openai_chat", model="dear", base_url=LOCAL, price_in=5.0, price_out=25.0),
             "local": ModelSettings(provider="openai_chat", model="free", base_url=LOCAL),
+            "stand-in": ModelSettings(provider="openai_chat", model="stand-in", base_url=LOCAL),
             "locked": ModelSettings(provider="anthropic", model="x", key_env="NO_SUCH_KEY"),
         },
         agents={
@@ -99,7 +100,7 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
         screen.query_one("#start").press()
         await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#report").content))
         await choose_player(screen, pilot, until, "left", "you")
-        await choose_player(screen, pilot, until, "right", "house")
+        await choose_player(screen, pilot, until, "right", "model:stand-in")
         assert limit(screen) == ("", True, "")
         words = {
             "agent:mine": "in a jail of its own, 5 min · dear · $5 in, $25 out per million tokens",
@@ -109,6 +110,7 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
             "agent:opus": "gets its verdicts · dear",
             "model:opus": "independent answers · dear · openai_chat · $5 in, $25 out per million tokens",
             "model:local": "no prices in the settings",
+            "model:stand-in": "costs nothing",
             "model:locked": "NO_SUCH_KEY",
         }
         for player, said in words.items():
