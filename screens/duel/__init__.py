@@ -30,14 +30,14 @@ _LEAST_SECONDS = 30.0
 
 
 def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
-    """Returns a player's kernels by the second of their verdicts; for one that is being timed, its speedup so far."""
+    """Returns a player's kernels by the played second of their verdicts; for one that is being timed, its speedup so far."""
     found: list[Point] = []
     for attempt in state.side(name).attempts:
         if (judged := attempt.judged) is not None:
-            found += verdict_point(judged.at, attempt.passed, judged.speedup, judged.outcome)
+            found += verdict_point(state.clock(judged.at), attempt.passed, judged.speedup, judged.outcome)
         elif attempt.samples:
             last = attempt.samples[-1]
-            found.append(Point(last.at, last.speedup.median, last.speedup.low, last.speedup.high))
+            found.append(Point(state.clock(last.at), last.speedup.median, last.speedup.low, last.speedup.high))
     return tuple(found)
 
 
@@ -143,8 +143,8 @@ class DuelScreen(BaseScreen):
         state, now = self.state, self.now
         self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
         lines = [ChartLine(f"{duel_words.COLOURS[name]} bold", points_of(state, name), holds=True) for name in SIDES]
-        # The axis ends at the current time; the clock shows how much time is left.
-        until = max(_LEAST_SECONDS, float(int(now)))
+        # The axis ends at the current time, without pauses; the clock shows how much time is left.
+        until = max(_LEAST_SECONDS, float(int(state.clock(now))))
         empty = NO_VERDICT if state.ended is None else NO_SPEEDUP
         self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=empty)
         if not self.changed:

@@ -15,6 +15,7 @@ from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, YOU, LiveDuelScreen, opponents
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.setup import DuelSetup
+from screens.widgets.line_chart import LineChart
 
 pytestmark = pytest.mark.slow
 
@@ -165,7 +166,7 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         assert screen.state.left.last.kernel.source == path.read_text() == "xpass\n# by vim"
 
 
-async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
+async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths, monkeypatch) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         await pilot.press("ctrl+b")
@@ -173,6 +174,10 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         before = screen.state.remaining(screen.now)
         await pilot.pause(0.3)
         assert abs(screen.state.remaining(screen.now) - before) < 0.01
+        with monkeypatch.context() as patched:
+            patched.setattr(LiveDuelScreen, "now", screen.now + 90)  # a longer pause
+            screen.draw()
+            assert screen.query_one(LineChart)._until == 30.0  # the race stands, too
         await pilot.press("ctrl+b")
         await until(pilot, lambda: screen.state.stage == "playing")
         await pilot.press("shift+f7")
