@@ -55,9 +55,16 @@ class BaseScreen(Screen[None]):
     on_descendant_focus = on_screen_resume
 
     @property
-    def draft_words(self) -> str:
-        """The message about unsaved text when the app ends; empty if there is none."""
+    def draft_of(self) -> str:
+        """The kernel whose unsaved text is kept as a draft when the app ends; empty if there is none."""
         return ""
+
+    @property
+    def draft_words(self) -> str:
+        """The message about that text."""
+        return f"The unsaved text of {self.draft_of} is kept as a draft: `{self.reopen}` offers it." * bool(
+            self.draft_of
+        )
 
     def keep_text(self) -> None:
         """Keeps unsaved text on disk, before the app ends after a fault."""

@@ -152,6 +152,13 @@ def best_words(best: RunRecord | None) -> tuple[str, str]:
     return speedup_words(best.interval, best.outcome) + on_device, outcome_style(best.outcome)
 
 
+def result_part(record: RunRecord) -> tuple[str, str]:
+    """(words, theme colour) of what a run's timing says: "▲ 1.42×", or "~ too noisy" without a speedup; "" if untimed."""
+    unknown = f"{outcome_sign(record.outcome)} {record.outcome}" if record.outcome else ""
+    words = speedup_words(record.interval, record.outcome) if record.interval else unknown
+    return words, outcome_style(record.outcome)
+
+
 def microseconds(value: float | None, width: int = 9) -> str:
     """Microseconds, right-aligned; "–" when unknown."""
     if value is None:

@@ -63,7 +63,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     def compose(self) -> ComposeResult:
         title = printable(f"{self.HEAD} · {self.problem.id} · {self.problem.title}")
-        keys = f"esc · {self.KEYS}/ search · n note · m mark · s sort · x void"
+        keys = f"{self.KEYS}/ search · n note · m mark · s sort · x void · esc"
         with self.frame(title, keys, classes="large"):
             yield PlainStatic("reading…", id="said")
             yield FilterInput("words of any column, or marked", id="search", of="#runs")
@@ -158,9 +158,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         elif isinstance(entry, RunRecord) and name == "verdict" and not entry.voided:
             words, colour = figures.verdict_words(entry.verdict), figures.verdict_style(entry.verdict)
         elif isinstance(entry, RunRecord) and name == "speedup" and entry.outcome:
-            unknown = f"{figures.outcome_sign(entry.outcome)} {entry.outcome}"
-            words = figures.speedup_words(entry.interval, entry.outcome) if entry.interval else unknown
-            colour = figures.outcome_style(entry.outcome)
+            words, colour = figures.result_part(entry)
         if isinstance(entry, RunRecord) and entry.voided and name != "note":
             colour = f"strike {colour}"
         return words, colour

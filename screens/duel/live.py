@@ -165,10 +165,8 @@ class LiveDuelScreen(DuelScreen):
             workspace.save_draft(path, text)
 
     @property
-    def draft_words(self) -> str:
-        if not self.unsaved:
-            return ""
-        return f"The unsaved text of {self.problem.stem} is kept as a draft: `{self.reopen}` offers it."
+    def draft_of(self) -> str:
+        return self.problem.stem if self.unsaved else ""
 
     @property
     def reopen(self) -> str:

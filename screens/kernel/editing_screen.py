@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from textual import on
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import TextArea
 
@@ -27,7 +28,7 @@ from screens.pane_jump import Stop
 from screens.terminal_app import edit_outside
 from screens.widgets.editor import Editor
 from screens.widgets.source import Source
-from screens.widgets.source_bars import FindBar, LineBar, SourceBar, find_in
+from screens.widgets.source_bars import FindBar, LineBar, SourceBar, open_bar
 
 
 class EditingScreen(BaseScreen):
@@ -94,10 +95,8 @@ class EditingScreen(BaseScreen):
         return " · read-only" if self.taken_by or editor.read_only else " ● unsaved" if editor.dirty else ""
 
     @property
-    def draft_words(self) -> str:
-        if not self.buffer.dirty:
-            return ""
-        return f"The unsaved text of {self.problem.stem} is kept as a draft: `{self.reopen}` offers it."
+    def draft_of(self) -> str:
+        return self.problem.stem if self.buffer.dirty else ""
 
     @property
     def reopen(self) -> str:
@@ -165,6 +164,7 @@ class EditingScreen(BaseScreen):
 
         workspace, here, kernel = self.session.services.workspace, self.session.path, self.buffer.kernel
         paths = {listed_name(path): path for path in workspace.variants(here)}
+        told = {name: self.session.told_of(kernel if path == here else path) for name, path in paths.items()}
 
         def answer(what: str, name: str, typed: str) -> Path:
             if what == "add":
@@ -181,7 +181,7 @@ class EditingScreen(BaseScreen):
 
         if self.may_edit():
             example = "two-shot, or two-shot/ for a folder"
-            ask(self, NamesDialog("Kernels", [*paths], listed_name(here), example, answer), answered)
+            ask(self, NamesDialog("Kernels", told, listed_name(here), example, answer), answered)
 
     def action_files(self) -> None:
         """Opens, adds, renames or deletes a file of the kernel's folder."""
@@ -201,7 +201,7 @@ class EditingScreen(BaseScreen):
                 f"This kernel is one file. {self.key_words('variants')} and a name with / copies it into a folder."
             )
         elif self.may_edit():
-            names, example = sorted(kernel.files), "ops.cu, or csrc/ops.cu"
+            names, example = dict.fromkeys(sorted(kernel.files), Content("")), "ops.cu, or csrc/ops.cu"
             dialog = NamesDialog("Files beside kernel.py", names, self.view, example, answer, deletes=True)
             ask(self, dialog, lambda names: self.start(self._move_file(*names), "save"))
 
@@ -252,7 +252,7 @@ class EditingScreen(BaseScreen):
         """Opens the find bar: for the log if it has the focus, else for the text on the left."""
         log = self.query_one(LogPane)
         if log.has_focus:
-            await find_in(self.query_one(ResultPane), log)
+            await open_bar(self.query_one(ResultPane), log)
         else:
             await self._open_bar(FindBar)
 

@@ -20,7 +20,7 @@ from screens import figures
 from screens.dialogs.runs import RunsDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.source import SOURCE_STYLES, Source
-from screens.widgets.source_bars import FindBar, find_in
+from screens.widgets.source_bars import FindBar, open_bar
 from screens.widgets.text_lines import PlainStatic
 
 _KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
@@ -148,7 +148,7 @@ class HistoryScreen(RunsDialog):
             return
         self.comparing = False
         self.show_current()
-        await find_in(self.query_one(".dialog"), self.query_one("#revision", Source))
+        await open_bar(self.query_one(".dialog"), self.query_one("#revision", Source))
 
     def action_back(self) -> None:
         """Closes the find bar or the search if one is open, else the history."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
+from textual.content import Content
 
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
@@ -362,6 +363,15 @@ class KernelSession:
         same = [record for record in self.records if record.code == code and not record.voided]
         told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)
         return next(told, None)
+
+    def told_of(self, kernel: Kernel | Path) -> Content:
+        """The newest result of a kernel, or of a file or folder, as `earlier` finds it; empty if there is none."""
+        with suppress(ArenaError):
+            record = self.earlier(kernel if isinstance(kernel, Kernel) else read_kernel(kernel).kernel)
+            if record is not None:
+                words, colour = figures.result_part(record)
+                return Content.assemble(figures.verdict_part(record.verdict), (f"  {words}", f"${colour}"))
+        return Content.styled("not run", "$muted")
 
     def in_setting(self, records: Sequence[RunRecord]) -> list[RunRecord]:
         """The results in the setting of the next run."""

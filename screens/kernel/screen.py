@@ -49,7 +49,7 @@ from screens.kernel.source.view_tabs import ViewTabs
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source import SOURCE_STYLES
-from screens.widgets.source_bars import SourceBar
+from screens.widgets.source_bars import close_bar
 
 REFRESH_S = 0.1
 CHECK_FILE_S = 1.0
@@ -412,12 +412,9 @@ class KernelScreen(EditingScreen):
 
     def action_cancel(self) -> None:
         """Closes a bar or list, or goes back to all panes or the editor; pressed twice: cancels the run, or leaves."""
-        bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
-        if bar is not None:
-            bar.close()
-        elif self.front.leave():
-            pass
-        elif self.zoomed:
+        if close_bar(self) or self.front.leave():
+            return
+        if self.zoomed:
             self.zoom_focused()
         elif self.focused is not self.front:
             self.show_view(self.view if self.view in self.files else KERNEL)

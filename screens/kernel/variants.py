@@ -1,6 +1,6 @@
 """A list of names, to open, add, rename or delete one: the kernels of a problem, or the files of a kernel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import on
@@ -26,21 +26,31 @@ class NamesDialog(Dialog[T | None]):
     ]
 
     def __init__(
-        self, title: str, names: Sequence[str], here: str, example: str, answer: Callable[..., T], deletes: bool = False
+        self,
+        title: str,
+        names: Mapping[str, Content],
+        here: str,
+        example: str,
+        answer: Callable[..., T],
+        deletes: bool = False,
     ) -> None:
-        """here: the name of what is in the editor. example: of a new name. deletes: whether one can be deleted.
+        """names: each with what is shown beside it. here: the one in the editor. example: of a new name.
+
+        deletes: whether one can be deleted.
 
         answer: gets "open", "add", "rename" or "delete", the name under the cursor, and the one that was typed. It
         raises ArenaError if that cannot be done.
         """
         super().__init__()
-        self._title, self._names, self._here, self._example, self._do = title, names, here, example, answer
+        self._title, self._here, self._example, self._do = title, here, example, answer
+        self._names, self._beside = [*names], names
         self._deletes = "^x deletes · " * deletes
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter opens or adds · ^r renames · {self._deletes}esc"):
-            marks = {self._here: "in the editor"}
-            rows = ((f"{name:<34} ", (marks.get(name, ""), "$accent")) for name in self._names)
+            width = max(map(len, self._names), default=0)
+            marks = {self._here: ("▸ ", "$accent")}
+            rows = ((marks.get(name, "  "), f"{name:<{width}}  ", self._beside[name]) for name in self._names)
             yield OptionList(*(Option(Content.assemble(*row)) for row in rows))
             yield field("new name", Input(placeholder=self._example, compact=True, select_on_focus=False), "below")
             yield PlainStatic("", id="report")

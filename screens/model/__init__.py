@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from arena.players.attempts import KernelState
 from arena.runs.origin import Origin
-from arena.setting_choice import Choice, choice_of
+from arena.setting_choice import choice_of
 from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
@@ -29,7 +29,7 @@ from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source
-from screens.widgets.source_bars import FindBar, find_in
+from screens.widgets.source_bars import close_bar, open_bar
 from screens.widgets.text_lines import PlainStatic
 from screens.widgets.writing import Writing
 
@@ -230,7 +230,7 @@ class ModelScreen(BaseScreen):
         if self.query_one("#model-text", ContentSwitcher).current != "model-source":
             self.say("Find works in finished kernels only")
             return
-        await find_in(self.query_one("#text-pane"), self.query_one("#model-source", Source))
+        await open_bar(self.query_one("#text-pane"), self.query_one("#model-source", Source))
 
     def action_stop_model(self) -> None:
         if self.session.over:
@@ -241,43 +241,39 @@ class ModelScreen(BaseScreen):
     @on(OptionList.OptionSelected, "#kernels")
     def action_take_over(self) -> None:
         """Puts the chosen kernel into the editor."""
-        kernel = self._chosen or self.session.state.best
-        if kernel is None or not kernel.kernel.source:
-            self.say("No kernel yet" if kernel is None else "This answer has no kernel")
-        elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
+        kernel, over = self._with_code(), self.session.over
+        if kernel is not None and (over or self.is_sure("take_over", "stops the model and takes the kernel over")):
             self.parent_app.take_over(self.session.problem, kernel.kernel)
 
-    @property
-    def _choice(self) -> Choice:
-        """The choice for another session in the same setting."""
-        return choice_of(self.session.setting, self.session.problem)
+    def _with_code(self) -> KernelState | None:
+        """Returns the chosen kernel, or the best one; None if it has no code, and says so."""
+        kernel = self._chosen or self.session.state.best
+        if kernel is not None and kernel.kernel.source:
+            return kernel
+        self.say("No kernel yet" if kernel is None else "This answer has no kernel")
+        return None
 
     def action_ask_again(self) -> None:
-        if not self.session.over:
-            self.say("The model is still writing. Stop it first.")
-            return
-        self.dismiss()
-        self.parent_app.ask_model(self.session.problem, self._choice)
+        self._ask()
 
     def action_improve(self) -> None:
         """Asks a model to improve the chosen kernel."""
-        session, kernel = self.session, self._chosen or self.session.state.best
-        if not session.over:
-            self.say("The model is still writing. Stop it first.")
-        elif kernel is None or not kernel.kernel.source:
-            self.say("No kernel yet" if kernel is None else "This answer has no kernel")
-        else:
-            player = str(session.plan.player.name)
-            name = f"kernel-{kernel.number}.py"
-            origin = Origin(name, kernel.kernel, player=player)
+        if (kernel := self._with_code()) is not None:
+            self._ask(Origin(f"kernel-{kernel.number}.py", kernel.kernel, player=str(self.session.plan.player.name)))
+
+    def _ask(self, origin: Origin | None = None) -> None:
+        """Asks a model again in the same setting, in place of this screen. origin: the kernel to improve."""
+        session = self.session
+        if session.over:
             self.dismiss()
-            self.parent_app.ask_model(session.problem, self._choice, origin, improve=True)
+            choice = choice_of(session.setting, session.problem)
+            self.parent_app.ask_model(session.problem, choice, origin, improve=origin is not None)
+        else:
+            self.say("The model is still writing. Stop it first.")
 
     def action_leave_model(self) -> None:
         """Closes a find bar with the focus, else leaves. While the model works, leaving needs a second escape."""
-        for bar in self.query(FindBar):
-            if bar.has_pseudo_class("focus-within"):
-                bar.close()
-                return
+        if close_bar(self):
+            return
         if self.session.over or self.is_sure("leave_model", "stops the model and leaves; its kernels are kept"):
             self.dismiss()

@@ -32,7 +32,7 @@ from screens.kernel.source.source_pane import KERNEL
 from screens.record import RecordedKernelScreen
 from screens.services import Services
 from screens.widgets.key_line import KeyLine
-from screens.widgets.source_bars import SourceBar
+from screens.widgets.source_bars import close_bar
 from screens.widgets.text_lines import PlainStatic
 
 FOLLOW_S = 0.2
@@ -85,12 +85,9 @@ class WatchedKernelScreen(_OnlyLooking, RecordedKernelScreen):
         """Does nothing: a spectator cannot run kernels."""
 
     def action_cancel(self) -> None:
-        bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
-        if bar is not None:
-            bar.close()
-        elif self.zoomed:
+        if self.zoomed:
             self.zoom_focused()
-        else:
+        elif not close_bar(self):
             self.show_view(KERNEL)
 
     def _note(self) -> str:

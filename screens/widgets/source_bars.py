@@ -168,11 +168,22 @@ class FindBar(SourceBar):
         self._say(f"{len(places)} replaced")
 
 
-async def find_in(pane: Widget, source: text_lines.Searched) -> None:
-    """Opens the find bar at the lower end of a pane. It is created on first use, not with the screen."""
-    if not pane.query(FindBar):
-        await pane.mount(FindBar())
-    pane.query_one(FindBar).open(source)
+async def open_bar(pane: Widget, source: text_lines.Searched, kind: type[SourceBar] = FindBar) -> None:
+    """Opens a bar at the lower end of a pane, in place of another one. It is created on first use, not with the screen."""
+    for other in pane.query(SourceBar):
+        if not isinstance(other, kind):
+            other.close()
+    if not pane.query(kind):
+        await pane.mount(kind())
+    pane.query_one(kind).open(source)
+
+
+def close_bar(screen: Widget) -> bool:
+    """Closes the bar that has the focus; returns False if none has it."""
+    bar = next((bar for bar in screen.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
+    if bar is not None:
+        bar.close()
+    return bar is not None
 
 
 class LineBar(SourceBar):

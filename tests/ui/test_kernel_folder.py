@@ -212,26 +212,29 @@ async def test_forbidden_files_are_said_and_text_stays(open_app, until, type_ker
         await until(pilot, lambda: (folder / "kernel.py").read_text() == "typed")
 
 
-async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kernel) -> None:
+async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         first = app.screen
         path = first.session.path
-        type_kernel(first, "mine")
+        type_kernel(first, "wrong")
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         await pilot.press(*"ring", "enter")
         await until(pilot, lambda: app.screen is not first and getattr(app.screen, "session", None))
-        await until(pilot, lambda: app.screen.editor.text == "mine" and not app.screen.editor.dirty)
+        await until(pilot, lambda: app.screen.editor.text == "wrong" and not app.screen.editor.dirty)
         assert app.screen.session.path == path.with_name("ring.py")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.records and not app.screen.session.busy)
 
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
+        assert all(words in screen_text(app) for words in ("▸ ring    ✗ WRONG", "kernel  not run"))
         app.screen.query_one(Input).focus()
         await pilot.press(*"tree", "ctrl+r")
         await until(pilot, lambda: path.with_name("tree.py").exists())
         assert not path.with_name("ring.py").exists()
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path.name == "tree.py")
-        await until(pilot, lambda: app.screen.editor.text == "mine")
+        await until(pilot, lambda: app.screen.editor.text == "wrong")
 
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)

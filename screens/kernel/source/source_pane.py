@@ -15,7 +15,7 @@ from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
-from screens.widgets.source_bars import SourceBar
+from screens.widgets.source_bars import SourceBar, open_bar
 
 KERNEL = "kernel"
 """Id of the editor, and the name of its view."""
@@ -106,26 +106,15 @@ class SourcePane(TitledPane):
             for make in VIEWS:
                 yield make(id=make.NAME)
 
-    @property
-    def open_bar(self) -> SourceBar | None:
-        """The open bar below the text; None: none is open."""
-        return next((bar for bar in self.query(SourceBar) if bar.source is not None), None)
-
     async def open(self, kind: type[SourceBar]) -> None:
         """Opens a bar for the text in front, and closes another bar. Does nothing if the view has no text."""
         source = self.query_one("#sources", ContentSwitcher).visible_content
-        if not isinstance(source, Source):
-            return
-        if (other := self.open_bar) is not None and not isinstance(other, kind):
-            other.close()
-        if not (bars := self.query(kind)):
-            await self.mount(kind())  # created on first use, not with the screen
-            bars = self.query(kind)
-        bars.first().open(source)
+        if isinstance(source, Source):
+            await open_bar(self, source, kind)
 
     def bring_up(self, name: str) -> Widget:
         """Shows one of VIEW_NAMES, or one of the other files of the kernel's folder. Returns its widget."""
-        if (bar := self.open_bar) is not None:
+        for bar in self.query(SourceBar):
             bar.close()
         switcher = self.query_one("#sources", ContentSwitcher)
         if name not in VIEW_NAMES:
