@@ -71,8 +71,11 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
                 Part(words.small_print(state), rows=3 if width < 80 else 2, centred=True),
             ]
         case "board":
-            best = enumerate(stage.ratings[:BOARD_ROWS], 1)
-            rows = [f"{place} {words.capitals(each.player)[:14]} {each.rating:.0f}" for place, each in best]
+            best = stage.ratings[:BOARD_ROWS]
+            names = [words.capitals(each.player, [other.player for other in best])[:14] for each in best]
+            rows = [
+                f"{at} {name} {each.rating:.0f}" for at, (name, each) in enumerate(zip(names, best, strict=True), 1)
+            ]
             places = [Part(row) for row in [*(rows or ["NO DUEL YET"]), *[""] * BOARD_ROWS][:BOARD_ROWS]]
             return [Part("BOARD", "$accent", share=0.14), *places]
     trouble = Part(Content.styled(stage.trouble, "$muted"), rows=3, centred=True)

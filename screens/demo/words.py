@@ -1,5 +1,7 @@
 """The texts on the slides of a demo."""
 
+from collections.abc import Iterable
+
 from textual.content import Content
 
 from arena.demo import DemoStage
@@ -39,12 +41,14 @@ def head(stage: DemoStage, scenes: int, width: int) -> Content:
 
 def player(state: DuelState, name: SideName) -> str:
     """The name of a side's player in capitals."""
-    return capitals(state.header.player(name).name)
+    return capitals(state.header.player(name).name, [state.header.player(side).name for side in SIDES])
 
 
-def capitals(name: str) -> str:
-    """A player's name in capitals, without "model:" and the like."""
-    return printable(name).rpartition(":")[2].upper()
+def capitals(name: str, players: Iterable[str] = ()) -> str:
+    """A player's name in capitals. Without "model:" and the like, unless another of the players then had the same name."""
+    full = printable(name).upper()
+    short = full.rpartition(":")[2]
+    return full if any(capitals(other) == short for other in players if other != name) else short
 
 
 def figure(attempt: AttemptState | None) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from sandbox.protocol.verdict import Verdict
 from screens import demo_app
 from screens.demo import DemoScreen
 from screens.demo.big_type import big_type
-from screens.demo.words import figure
+from screens.demo.words import capitals, figure
 from screens.demo_app import DemoApp
 
 pytestmark = pytest.mark.slow
@@ -136,6 +136,11 @@ async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatc
 def test_a_figure_needs_an_interval_beside_1(said: str, shown: str) -> None:
     judged = SimpleNamespace(verdict=Verdict.PASS, outcome=said)
     assert figure(SimpleNamespace(judged=judged, speedup=Interval(1.5, 0.9, 2.5)))[0] == shown
+
+
+def test_players_of_one_name_are_told_apart() -> None:
+    players = ["agent:stand-in", "model:stand-in", "model:opus"]
+    assert [capitals(each, players) for each in players] == ["AGENT:STAND-IN", "MODEL:STAND-IN", "OPUS"]
 
 
 def test_type_fills_its_place_and_breaks_at_words() -> None:
