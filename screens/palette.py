@@ -15,6 +15,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 from textual.errors import NoWidget
 from textual.events import Click
+from textual.fuzzy import Matcher
 from textual.screen import Screen
 from textual.widgets import OptionList
 
@@ -24,62 +25,28 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs import Dialog, on_the_app
 
-_WORDS = re.compile(r"[a-z0-9]+")
-_ALL, _WHOLE, _START, _WORD, _INSIDE, _SPREAD = 1.0, 0.95, 0.9, 0.8, 0.6, 0.4
-"""Scores for: the whole name, one of its words, its beginning, a word's beginning, part of a word, letters in order."""
-_SENTENCE = 0.6
-"""Factor on the score of a match in the sentence instead of the name."""
-_SPAN = 3.0
-"""Maximum length of the part of a name that contains the letters in order, as a multiple of their number."""
+LEAST = 1.8
+"""Minimum score a letter. Textual's matcher also finds letters that are far apart."""
+SENTENCE = 1.0
+"""Score of a word that begins a word of the sentence."""
 
 
-def fit(query: str, name: str, sentence: str = "") -> tuple[float, bool]:
-    """Returns how well a query fits, from 0 (not at all) to 1, and whether all of its words are in the name.
-
-    Every word of it must be found in the name or the sentence. Words of a sentence count only from their beginning, and
-    letters that are spread over a name only from a word's beginning.
-    """
-    asked = query.lower().split()
-    if not asked:
-        return 0.0, False
-    name, sentence = name.lower(), sentence.lower()
-    if (whole := _in_name(" ".join(asked), name)) >= _INSIDE:
-        return whole, True
-    in_name = [_in_name(word, name) for word in asked]
-    found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
-    if not all(found):
-        return 0.0, False
-    return sum(found) / len(found) * 0.95, all(in_name)  # less than for the same words in one piece
+def fit(query: str, name: str, sentence: str = "") -> float:
+    """Returns how well a query fits; 0: not at all. Every word of it must be in the name, or begin a word of the sentence."""
+    name = name.replace("_", " ")
+    scores = [_near(word, name) or SENTENCE * _begins(word, sentence) for word in query.split()]
+    if not scores or not all(scores):
+        return 0.0
+    return max(_near(query, name), 0.95 * sum(scores) / len(scores))  # less than for the same words in one piece
 
 
-def _in_name(asked: str, name: str) -> float:
-    if asked == name:
-        return _ALL
-    if asked in name.split():
-        return _WHOLE
-    if name.startswith(asked):
-        return _START
-    begins = [match.start() for match in _WORDS.finditer(name)]
-    if any(name.startswith(asked, at) for at in begins):
-        return _WORD
-    if asked in name:
-        return _INSIDE if len(asked) > 1 else 0.0
-    return _SPREAD if len(asked) > 1 and any(_spread(asked, name, at) for at in begins) else 0.0
+def _near(asked: str, name: str) -> float:
+    score = Matcher(asked).match(name) / len(asked) - len(name) / 1000  # of two that fit as well, the shorter one
+    return score if score >= LEAST and (len(asked) > 1 or _begins(asked, name)) else 0.0
 
 
-def _in_sentence(asked: str, sentence: str) -> float:
-    begins = [match.start() for match in _WORDS.finditer(sentence)]
-    return _SENTENCE * _WORD if any(sentence.startswith(asked, at) for at in begins) else 0.0
-
-
-def _spread(asked: str, name: str, at: int) -> bool:
-    """Whether the letters follow each other from `at` on, not too far apart."""
-    end = at - 1
-    for letter in asked:
-        end = name.find(letter, end + 1)
-        if end < 0:
-            return False
-    return name[at] == asked[0] and end + 1 - at <= _SPAN * len(asked)
+def _begins(asked: str, text: str) -> bool:
+    return re.search(rf"\b{re.escape(asked)}", text, re.IGNORECASE) is not None
 
 
 _GROUP, _TITLE, _KEY = 9, 16, 11
@@ -171,23 +138,18 @@ class Commands(Provider):
     async def search(self, query: str) -> Hits:
         matcher, below = self.matcher(query), _screen_below(self.screen)
 
-        def marked(name: str, in_name: bool) -> Content:
-            return matcher.highlight(name) if in_name else Content(name)
-
         for action in self._actions():
-            score, in_name = fit(query, action.title, action.help)
-            if score > 0:
-                row = self._row(action, marked(action.title, in_name))
+            if score := fit(query, action.title, action.help):
+                row = self._row(action, matcher.highlight(action.title))
                 yield Hit(score + COMMAND, row, partial(self._do, action), action.title)
         catalogue = arena_app(self.screen).services.catalogue
         # a dialog must be answered before another problem is opened
         for problem in catalogue.problems if catalogue and below is not None else []:
             name = f"{problem.id} {problem.slug}"
-            score, in_name = fit(query, name, problem.title)
-            if score > 0:
-                yield Hit(score, marked(name, in_name), partial(self._open, problem), name, problem.title)
+            if score := fit(query, name, problem.title):
+                yield Hit(score, matcher.highlight(name), partial(self._open, problem), name, problem.title)
         for title, choose in self._themes():
-            if (score := fit(query, title)[0]) > 0:
+            if score := fit(query, title):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:

@@ -116,7 +116,7 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
 
         for typed, first, far in (
             ("he", ["help"], "ask model"),
-            ("theme", ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"], "copy path"),
+            ("theme", ["theme", "theme: ansi", "theme: dark", "theme: light", "theme: contrast"], "copy path"),
             ("run", ["run", "save & run", "run baseline"], "help"),
             ("dark", ["theme: dark"], "theme: light"),
             ("gar", ["13 gemm_allreduce"], "ask model"),

@@ -186,22 +186,6 @@ def test_another_verdict_at_the_end_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "better_first",
-    [
-        ("run", "run", "run baseline", "baseline_run_x", "prune"),
-        ("reduce", "reduce", "4 reduce", "reducescatter", "7 reducescatter", "allreduce"),
-        ("gemm all", "gemm all", "gemm allreduce", "allgather gemm"),
-    ],
-)
-def test_closer_name_is_more_it_scores(better_first: tuple[str, ...]) -> None:
-    query, *names = better_first
-    scores = [fit(query, name)[0] for name in names]
-    assert scores == sorted(scores, reverse=True)
-    assert len(set(scores)) == len(scores)
-    assert min(scores) > 0
-
-
-@pytest.mark.parametrize(
     ("query", "name", "sentence"),
     [
         ("theme", "copy path", "Copy the path of the kernel's file: any editor may edit it, every save is judged."),
@@ -212,15 +196,12 @@ def test_closer_name_is_more_it_scores(better_first: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_scattered_letters_are_no_fit(query: str, name: str, sentence: str) -> None:
-    assert fit(query, name, sentence)[0] == 0
+    assert fit(query, name, sentence) == 0
 
 
 def test_names_match_before_sentences_and_letters_in_order() -> None:
-    in_name, in_sentence = fit("head", "head_parallel"), fit("head", "55 ring", "head-parallel projections")
-    assert in_name[0] > in_sentence[0] > 0
-    assert not in_sentence[1]
-    assert fit("gar", "13 gemm_ar")[0] > 0
-    assert fit("gar", "13", "gemm ar")[0] == 0
+    assert fit("head", "head_parallel") > fit("head", "55 ring", "head-parallel projections") > 0
+    assert fit("gar", "13 gemm_allreduce") > fit("gar", "13", "gemm ar") == 0
 
 
 PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
