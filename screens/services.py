@@ -87,11 +87,6 @@ class Services:
 
         return load_catalogue(self.settings.problem_folders)
 
-    def _open_store(self) -> Store:
-        from arena.records.index import Store
-
-        return Store(self.paths.database, self.paths.runs)
-
     @property
     def store(self) -> Store:
         """The index of results; only after `read`.
@@ -124,12 +119,13 @@ class Services:
 
         If they cannot be read, there are none, and `results_fault` says why. The next call opens the index again.
         """
+        from arena.records.index import Store
         from arena.workspace.named_kernels import HOUSE
 
         try:
             async with self._opening:
                 if self._store is None:
-                    self._store = await asyncio.to_thread(self._open_store)
+                    self._store = await asyncio.to_thread(Store, self.paths.database, self.paths.runs)
             self.standings = await asyncio.to_thread(self._store.standings)
             self.house = await asyncio.to_thread(self._store.standings, HOUSE)
             self.best = await asyncio.to_thread(self._store.best)

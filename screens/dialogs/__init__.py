@@ -6,6 +6,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, ClassVar, TypeVar
 
+from rich.cells import cell_len
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -23,7 +24,7 @@ from arena.errors import ArenaError
 from screens.actions import bindings, key_of
 from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
-from screens.widgets.key_line import entitle
+from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import FittedText, PlainStatic, hanging
 
@@ -108,6 +109,8 @@ class Dialog(ModalScreen[ScreenResultType]):
     def __init__(self) -> None:
         super().__init__()
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (24, "-high")]
+        self._keys = [""]
+        """What the keys do, on the frame's lower border."""
 
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
@@ -119,7 +122,23 @@ class Dialog(ModalScreen[ScreenResultType]):
         """Returns the frame around a dialog's contents. keys: what they do, on its lower border."""
         frame = kind(classes=f"dialog {classes}", id=id)
         entitle(frame, title, keys)
+        self._keys = keys.split(" · ")
         return frame
+
+    def name_keys(self, keys: str) -> None:
+        """Replaces the keys on the lower border."""
+        self._keys = keys.split(" · ")
+        self._fit_keys()
+
+    def _fit_keys(self) -> None:
+        """Shows as many keys as fit, the last one always. If some are left out, the key of the help is there, too."""
+        help_key = self.key_words("help").partition(" or ")[0]
+        for frame in self.query(".dialog"):
+            *keys, last = self._keys
+            fewer = [[*keys[:count], f"{help_key} keys", last] for count in range(len(keys) - 1, -1, -1)]
+            wordings = map(" · ".join, [self._keys, *fewer])
+            words = next((each for each in wordings if cell_len(each) <= frame.outer_size.width - FRAME), last)
+            entitle(frame, subtitle=words)
 
     def report(self, words: str, colour: str = "$muted") -> None:
         """Shows words in the line `#report`."""
@@ -173,7 +192,8 @@ class Dialog(ModalScreen[ScreenResultType]):
         self.app.push_screen(PaneJump(stops, self.key_words("jump")), chosen)
 
     def on_resize(self) -> None:
-        """Keeps the focused widget visible."""
+        """Names the keys that fit, and keeps the focused widget visible."""
+        self.call_after_refresh(self._fit_keys)
         if (focused := self.focused) is not None:
             self.call_after_refresh(focused.scroll_visible, animate=False)
 

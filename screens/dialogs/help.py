@@ -201,7 +201,7 @@ class HelpScreen(Reader):
     def on_mount(self) -> None:
         page = self.query_one(VerticalScroll)
         page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
-        page.border_subtitle = f"letters search · {self.key_words('help')} keys beside it · esc back"
+        self.name_keys(f"letters search · {self.key_words('help')} keys beside it · esc back")
 
     async def _mount_the_rest(self) -> None:
         await super()._mount_the_rest()

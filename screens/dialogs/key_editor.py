@@ -157,21 +157,21 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._keymap[action.name] = key
         if key in action.key.split(","):
             del self._keymap[action.name]
+        self._changed()
+
+    def _changed(self) -> None:
         self._show()
         self._report(self._clash())
 
     def action_reset(self) -> None:
         """The action under the cursor gets its usual key back."""
-        action = self._current()
-        if action is not None:
+        if (action := self._current()) is not None:
             self._keymap.pop(action.name, None)
-            self._show()
-            self._report(self._clash())
+            self._changed()
 
     def action_reset_all(self) -> None:
         self._keymap.clear()
-        self._show()
-        self._report()
+        self._changed()
 
     def _clash(self) -> str:
         for action in ACTIONS:

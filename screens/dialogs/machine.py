@@ -108,13 +108,15 @@ class MachineDialog(Dialog[str | None]):
 
     def action_start(self) -> None:
         start = partial(start_sweep, self._paths)
-        self._ask(Ask("New sweep: options of `pkb-arena sweep`", start, NEW, EXAMPLE, enter="starts it"))
+        options = Ask("New sweep: options of `pkb-arena sweep`", start, NEW, EXAMPLE, enter="starts it")
+        ask(self, options, lambda _: self._follow())
 
     def action_rename(self) -> None:
         """Asks for another name of the sweep under the cursor."""
         if (work := self._sweep()) is not None:
             rename = partial(rename_sweep, self._paths, work)
-            self._ask(Ask(printable(f"Rename {work.sweep}"), rename, work.sweep, enter="renames it"))
+            name = Ask(printable(f"Rename {work.sweep}"), rename, work.sweep, enter="renames it")
+            ask(self, name, lambda _: self._follow())
 
     def action_stop(self) -> None:
         """Asks, and stops the sweep under the cursor."""
@@ -128,9 +130,6 @@ class MachineDialog(Dialog[str | None]):
         if (work := self._sweep(running=False)) is not None:
             options = shlex.join(["--resume", "--name", work.sweep])
             self._change(f"resuming {work.sweep}", partial(start_sweep, self._paths, options))
-
-    def _ask(self, dialog: Ask) -> None:
-        ask(self, dialog, lambda _: self._follow())
 
     def _change(self, words: str, change: Callable[[], object], sure: bool = True) -> None:
         """Makes a change if it is wanted, and shows the words until it is made."""

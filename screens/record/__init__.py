@@ -107,7 +107,7 @@ async def record_duel(
             screen.play_to(moment)
             screen.draw()
             await _picture(app, pilot, recording, at)
-    return _ended(recording)
+    return recording
 
 
 async def record_run(
@@ -133,7 +133,7 @@ async def record_run(
                 done += 1
             screen.show_moment(moment)
             await _picture(app, pilot, recording, at)
-    return _ended(recording)
+    return recording
 
 
 def told(moments: list[float], speed: float) -> list[tuple[float, float]]:
@@ -175,11 +175,6 @@ async def _picture(app: ArenaApp, pilot: Pilot[Any], recording: Recording, at: f
     recording.add(at, app.screen._compositor.render_strips())
 
 
-def _ended(recording: Recording) -> Recording:
-    recording.length += LAST_S
-    return recording
-
-
 def record(
     journal: Path,
     header: RunHeader | DuelHeader,
@@ -203,6 +198,7 @@ def record(
     else:
         work = record_run(journal, header, settings, size, theme, speed)
     recording = asyncio.run(work)
+    recording.length += LAST_S
     if target.suffix.lower() == ".cast":
         text = "\n".join(asciicast(recording, header.created)) + "\n"
     else:

@@ -69,16 +69,9 @@ class ArenaServer:
 
     def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard()], client_max_size=MESSAGE_BYTES)
-        app.add_routes(
-            [
-                *(
-                    web.get(path, self.handle_websocket if path.endswith("ws") else self.handle_index)
-                    for path in PLACES
-                ),
-                web.static("/static", STATIC),
-                web.static("/page", HERE / "page"),
-            ]
-        )
+        handlers = {path: self.handle_websocket if path.endswith("ws") else self.handle_index for path in PLACES}
+        pages = [web.get(path, handler) for path, handler in handlers.items()]
+        app.add_routes([*pages, web.static("/static", STATIC), web.static("/page", HERE / "page")])
         app.on_shutdown.append(self.on_shutdown)
         return app
 

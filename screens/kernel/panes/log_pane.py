@@ -128,13 +128,9 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         end = below[1] if below[0] == number else len(line.text)
         style = self.get_component_rich_style(f"log--{line.kind}")
         mark = f"{line.rank:>2}│ " if line.rank is not None and not start else "  │ "
-        strip = Strip(
-            [
-                Segment(mark, self.get_component_rich_style("log--rank")),
-                *self._pieces(line.text[start:end][: self._columns], style),
-            ]
-        )
-        strip = strip.adjust_cell_length(width, self.rich_style)
+        rank = Segment(mark, self.get_component_rich_style("log--rank"))
+        pieces = self._pieces(line.text[start:end][: self._columns], style)
+        strip = Strip([rank, *pieces]).adjust_cell_length(width, self.rich_style)
         if row == self.cursor and (self.has_focus or self._pattern is not None):
             strip = strip.apply_style(self.get_component_rich_style("log--cursor", partial=True))
         return strip
