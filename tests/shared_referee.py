@@ -16,17 +16,7 @@ from waiting import PATIENCE_S
 
 from arena.paths import ROOT, module_environment
 from arena.runs.referee_process import COMMAND, ENVIRONMENT
-from sandbox.protocol.events import (
-    Cancel,
-    Cancelled,
-    Finished,
-    Ready,
-    Refused,
-    Run,
-    decode_command,
-    decode_event,
-    encode,
-)
+from sandbox.protocol import events
 
 RELAY = Path(__file__).with_name("referee_relay.py")
 END_S = 60.0
@@ -76,8 +66,8 @@ class SharedReferee:
         try:
             with engine.makefile("rb") as commands:
                 for line in commands:
-                    command = decode_command(line)
-                    if isinstance(command, Run):
+                    command = events.decode_command(line)
+                    if isinstance(command, events.Run):
                         with self._changed:
                             self._runs.add(command.run_id)
                     self._tell(referee, line)
@@ -86,7 +76,7 @@ class SharedReferee:
                 self._engine = None
                 left = list(self._runs)
             for run_id in left:
-                self._tell(referee, encode(Cancel(run_id=run_id)) + b"\n")
+                self._tell(referee, events.encode(events.Cancel(run_id=run_id)) + b"\n")
             with self._changed:
                 if not self._changed.wait_for(lambda: not self._runs, END_S):
                     referee.kill()
@@ -98,7 +88,7 @@ class SharedReferee:
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=self._environment
             )
             self._ready = self._referee.stdout.readline()
-            assert isinstance(decode_event(self._ready), Ready), self._ready
+            assert isinstance(events.decode_event(self._ready), events.Ready), self._ready
             threading.Thread(target=self._listen, args=[self._referee], daemon=True).start()
         return self._referee
 
@@ -111,10 +101,10 @@ class SharedReferee:
         """Forwards events of the referee to the connected engine. When the referee ends, the engine is disconnected."""
         assert referee.stdout is not None
         for line in referee.stdout:
-            event = decode_event(line)
+            event = events.decode_event(line)
             with self._changed:
                 engine = self._engine
-                if isinstance(event, Finished | Cancelled | Refused):
+                if isinstance(event, events.Finished | events.Cancelled | events.Refused):
                     self._runs.discard(event.run_id)
                     self._changed.notify_all()
             if engine is not None:

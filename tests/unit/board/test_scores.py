@@ -6,16 +6,7 @@ from pathlib import Path
 import pytest
 from stored_runs import record
 
-from arena.board.definitions import (
-    FACTORS,
-    geometric_mean,
-    is_fast,
-    order_of,
-    pass_at_k,
-    read_published,
-    share,
-    t_quantile,
-)
+from arena.board import definitions
 from arena.board.scorecard import ALL, Outcome, ResultPlace, kind_of, scorecard, scorecards
 from arena.board.tables import counts_words
 from arena.paths import Paths
@@ -39,47 +30,47 @@ def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Out
 
 def test_pass_at_k_is_averaged_unbiased_estimate() -> None:
     # 1 - C(3,3)/C(5,3) = 0.9 and 0; there is no pass@3 of the problem with two attempts
-    found = pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
+    found = definitions.pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
     assert found.value == pytest.approx(0.45)
     assert found.problems == 2
-    assert pass_at_k(1, [(3, 1), (4, 2)]).value == pytest.approx((1 / 3 + 1 / 2) / 2)  # type: ignore[union-attr]
-    assert pass_at_k(2, [(1, 1)]) is None
+    assert definitions.pass_at_k(1, [(3, 1), (4, 2)]).value == pytest.approx((1 / 3 + 1 / 2) / 2)  # type: ignore[union-attr]
+    assert definitions.pass_at_k(2, [(1, 1)]) is None
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
-    half = share([1.0, 0.0])
+    half = definitions.share([1.0, 0.0])
     assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.094531, 0.905469), abs=1e-6)
-    none = share([0.0] * 10)
+    none = definitions.share([0.0] * 10)
     assert (none.value, none.low, none.high) == pytest.approx((0.0, 0.0, 0.277533), abs=1e-6)  # z²/(n + z²)
-    printed = share([1.0] * 28 + [0.0] * 59)
+    printed = definitions.share([1.0] * 28 + [0.0] * 59)
     assert (printed.low, printed.high) == pytest.approx((0.2330, 0.4257), abs=2e-4)
-    assert share([]) is None
+    assert definitions.share([]) is None
 
 
 def test_the_geometric_mean_and_its_interval() -> None:
-    found = geometric_mean([1.0, 2.0, 4.0])
+    found = definitions.geometric_mean([1.0, 2.0, 4.0])
     # logs 0, ln 2, 2 ln 2: standard error ln 2 / sqrt 3, Student's quantile at 2 degrees of freedom 4.30265
     assert found.value == pytest.approx(2.0)
     assert found.low == pytest.approx(2.0 * math.exp(-4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
     assert found.high == pytest.approx(2.0 * math.exp(4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
-    single = geometric_mean([3.0])
+    single = definitions.geometric_mean([3.0])
     assert (single.value, single.low, single.high) == (pytest.approx(3.0), 0.0, math.inf)
-    assert geometric_mean([]) is None
+    assert definitions.geometric_mean([]) is None
 
 
 @pytest.mark.parametrize(
     ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (3, 3.18245), (10, 2.22814), (86, 1.98793)]
 )
 def test_students_quantile(freedom: int, quantile: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(quantile, rel=0.01)
+    assert definitions.t_quantile(freedom) == pytest.approx(quantile, rel=0.01)
 
 
 def test_fast_p_needs_right_kernel_beyond_p() -> None:
-    assert is_fast(1.01, True, 1.0)
-    assert not is_fast(1.0, True, 1.0)
-    assert not is_fast(9.0, False, 1.0)
-    assert not is_fast(None, True, 1.0)
-    assert is_fast(None, True, 0.0)
+    assert definitions.is_fast(1.01, True, 1.0)
+    assert not definitions.is_fast(1.0, True, 1.0)
+    assert not definitions.is_fast(9.0, False, 1.0)
+    assert not definitions.is_fast(None, True, 1.0)
+    assert definitions.is_fast(None, True, 0.0)
 
 
 def test_a_scorecard() -> None:
@@ -188,11 +179,11 @@ def test_players_are_those_with_kernels_of_their_own(store: Store) -> None:
         [("you", "kernel.py"), ("you", BASELINE), ("baseline", BASELINE), ("model:b", "b-1.py"), ("house", "house")]
     ):
         store.record(entry(number, player=player, kernel=kernel))
-    assert order_of(store.players()) == ["you", "house", "model:b"]
+    assert definitions.order_of(store.players()) == ["you", "house", "model:b"]
 
 
 def test_published_totals_are_printed_and_rows_nearly_add() -> None:
-    published = read_published()
+    published = definitions.read_published()
     assert set(published.problems) == set(load_catalogue().categories)
     totals = {model.name: published.tally(model, "") for model in published.model}
     assert totals == {
@@ -206,6 +197,6 @@ def test_published_totals_are_printed_and_rows_nearly_add() -> None:
         assert sum(model.solved) == model.printed["solved"]
         assert abs(sum(model.faster) - model.printed["faster"]) <= 3
         assert len(model.solved) == len(model.faster) == len(published.problems)
-        assert set(model.curve) - {"0"} <= {f"{p:g}" for p in FACTORS}
+        assert set(model.curve) - {"0"} <= {f"{p:g}" for p in definitions.FACTORS}
         assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))
     assert published.tally(published.model[0], "context") == (8, 6, 12)

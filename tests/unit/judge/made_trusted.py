@@ -7,25 +7,8 @@ from made_clock import MadeClock
 from made_kernels import MadeKernel, MadeOracle, right
 from made_worlds import ORDER_SECONDS, MadeRanks
 
+from sandbox.protocol import messages
 from sandbox.protocol.frames import REPLIED, Kind
-from sandbox.protocol.messages import (
-    BaselineMeasured,
-    CheckPoison,
-    CompareOutputs,
-    Draw,
-    DrawAgain,
-    Drawn,
-    LookAhead,
-    LookedAhead,
-    MeasureBaseline,
-    MeasurePeaks,
-    MeasureTransfers,
-    Order,
-    Reveal,
-    SlotTable,
-    Sync,
-    TakeOutputs,
-)
 from sandbox.worlds.first_process import WorldSpec
 
 
@@ -38,9 +21,9 @@ class TrustedRanks(MadeRanks):
         """Sides whose outputs were neither compared nor discarded since they were copied."""
         super().__init__(clock, spec, oracle.faults, lambda name: (MadeKernel(), 0.0))
 
-    def take_order(self, rank: int, order: Order[Any]) -> None:
+    def take_order(self, rank: int, order: messages.Order[Any]) -> None:
         if order.kind in REPLIED:
-            drawing = self.oracle.draw_s * len(order.seeds) if isinstance(order, Draw) else 0.0
+            drawing = self.oracle.draw_s * len(order.seeds) if isinstance(order, messages.Draw) else 0.0
             self._reply(rank, order.kind, order.kind, ORDER_SECONDS + drawing, self._answer(rank, order))
         else:
             super().take_order(rank, order)
@@ -49,35 +32,35 @@ class TrustedRanks(MadeRanks):
         count = {Kind.MAKE_ARENAS: 1 if self.oracle.lost_fds else 2}.get(kind, 0)
         return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
 
-    def _answer(self, rank: int, order: Order[Any]) -> Any:
+    def _answer(self, rank: int, order: messages.Order[Any]) -> Any:
         made = self.oracle
         match order:
-            case MeasureBaseline():
+            case messages.MeasureBaseline():
                 sizes = (made.in_bytes, made.out_bytes, 4)
-                return BaselineMeasured(
+                return messages.BaselineMeasured(
                     *sizes, made.seconds, made.sealed, made.varies, made.references, order.arena_bytes[0]
                 )
-            case Draw():
-                tables = [SlotTable(index, made.tensors(rank, index)) for index in range(len(order.seeds))]
-                return Drawn(tables, [*made.touched(rank, order), *self.taken] if order.timed else [])
-            case TakeOutputs():
+            case messages.Draw():
+                tables = [messages.SlotTable(index, made.tensors(rank, index)) for index in range(len(order.seeds))]
+                return messages.Drawn(tables, [*made.touched(rank, order), *self.taken] if order.timed else [])
+            case messages.TakeOutputs():
                 self.taken.add(order.side)
-            case Reveal():
+            case messages.Reveal():
                 return made.foreign_us(order) if order.watch else 0.0
-            case CompareOutputs():
+            case messages.CompareOutputs():
                 self.taken.discard(order.side)
                 far = [found for slot in order.beside if (found := made.finding(rank, order, slot)) is not right()]
                 return [*(made.finding(rank, order, slot) for slot in order.slots), *far]
-            case LookAhead():
-                return LookedAhead(made.written(rank, order), made.missing(rank, order))
-            case DrawAgain():
+            case messages.LookAhead():
+                return messages.LookedAhead(made.written(rank, order), made.missing(rank, order))
+            case messages.DrawAgain():
                 return made.fits(rank, order)
-            case CheckPoison():
+            case messages.CheckPoison():
                 return made.touched(rank, order)
-            case MeasurePeaks():
+            case messages.MeasurePeaks():
                 return made.peaks_of(rank)
-            case MeasureTransfers():
+            case messages.MeasureTransfers():
                 return made.transfers_of(rank, order.backends)
-            case Sync():
+            case messages.Sync():
                 return order.number
         return None

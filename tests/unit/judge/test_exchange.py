@@ -11,18 +11,9 @@ from made_kernels import MadeKernel, MadeOracle, figures, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.memory.host import TensorPlace
+from sandbox.protocol import messages
 from sandbox.protocol.events import OutputError, RankChecked
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import (
-    Arm,
-    ChooseBatch,
-    CompareOutputs,
-    Draw,
-    LoadKernel,
-    MakeArenas,
-    OutputFinding,
-    Reveal,
-)
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
@@ -45,7 +36,7 @@ def test_arenas_reach_twins_and_no_descriptor_stays() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.hand_over_arenas()
-    made = [o for o in machine.ranks(found.oracle).orders if isinstance(o, MakeArenas)]
+    made = [o for o in machine.ranks(found.oracle).orders if isinstance(o, messages.MakeArenas)]
     assert [order.own for order in made] == [True, False]
     assert descriptors() == before
 
@@ -65,11 +56,11 @@ def test_iterations_are_drawn_for_all_sides_and_armed() -> None:
     found.sides = [CONTENDER, RIVAL]
     found.draw(6, timed=False)
     draw = machine.ranks(found.oracle).orders[-1]
-    assert isinstance(draw, Draw)
+    assert isinstance(draw, messages.Draw)
     assert (draw.sides, draw.timed, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
     found.arm(found.contender)
     armed = machine.ranks(found.contender).orders[-1]
-    assert isinstance(armed, Arm)
+    assert isinstance(armed, messages.Arm)
     assert [table.index for table in armed.slots] == list(range(6))
 
 
@@ -97,18 +88,18 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.draw(6, timed=False)
-    found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
+    found.arm_and_choose(found.contender, messages.ChooseBatch(2, 3, warm=1))
     armed, chosen = machine.ranks(found.contender).orders[-2:]
-    assert isinstance(armed, Arm)
+    assert isinstance(armed, messages.Arm)
     assert [table.index for table in armed.slots] == [2, 3, 4]
-    assert armed.batch == chosen == ChooseBatch(2, 3, warm=1)
+    assert armed.batch == chosen == messages.ChooseBatch(2, 3, warm=1)
     assert found.contender.state is State.ARMED
     found.shapes_vary = True  # then they come with GO
-    found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
+    found.arm_and_choose(found.contender, messages.ChooseBatch(2, 3, warm=1))
     orders = machine.ranks(found.contender).orders
-    assert orders[-2] == Arm([], batch=ChooseBatch(2, 3, warm=1))
+    assert orders[-2] == messages.Arm([], batch=messages.ChooseBatch(2, 3, warm=1))
     found.contender.go()
-    timed = [order for order in orders if isinstance(order, Arm) and order.timed]
+    timed = [order for order in orders if isinstance(order, messages.Arm) and order.timed]
     assert [slot.index for order in timed for slot in order.slots] == [2, 3, 4]
     assert not found.contender.before_go
 
@@ -143,7 +134,7 @@ def test_longest_foreign_moment_of_any_rank_counts() -> None:
     assert found.reveal(0, 2, watch=True) == 250.0
     assert found.foreign_us() == 2.0
     looked = machine.ranks(found.oracle).orders[-1]
-    assert isinstance(looked, Reveal)
+    assert isinstance(looked, messages.Reveal)
     assert looked.side is None
 
 
@@ -165,7 +156,7 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
     machine = MadeMachine(kernel=MadeKernel(bears_processes=bears))
     found = exchange(machine)
     world = found.contender
-    world.tell(LoadKernel("kernel.py", ""))
+    world.tell(messages.LoadKernel("kernel.py", ""))
     found.await_all(world, Kind.LOADED, 10.0)
     found.draw(2, timed=False)
     found.arm(world)
@@ -209,7 +200,10 @@ def test_discarding_compares_nothing_on_any_side() -> None:
     found.sides = [CONTENDER, REFERENCE]
     found.discard_outputs()
     last = machine.ranks(found.oracle).orders[-2:]
-    assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [([], CONTENDER), ([], REFERENCE)]
+    assert [(o.slots, o.side) for o in last if isinstance(o, messages.CompareOutputs)] == [
+        ([], CONTENDER),
+        ([], REFERENCE),
+    ]
 
 
 def test_first_failing_rank_decides_and_all_are_shown() -> None:
@@ -260,4 +254,4 @@ def test_worst_figures_of_output_are_kept() -> None:
 def test_mismatch_of_empty_output_has_no_share() -> None:
     found = exchange(MadeMachine())
     empty = OutputError("out", False, True, 0, 0, 0, 0, 0, 0)
-    assert found.mismatch(0, OutputFinding(Verdict.WRONG_RESULT, outputs=[empty])).wrong_share == 0.0
+    assert found.mismatch(0, messages.OutputFinding(Verdict.WRONG_RESULT, outputs=[empty])).wrong_share == 0.0

@@ -12,23 +12,7 @@ from sandbox.machine.placement import core_in_turn
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.probes import (
-    HELD_SECONDS,
-    LAUNCHED_SECONDS,
-    MOST_HELD_TRIES,
-    MOST_MEANINGFUL,
-    MOST_MISFITS,
-    MOST_TRIES,
-    MOST_UNFIT_TRIES,
-    NOT_ITS_OWN,
-    NOT_YET,
-    OF_A_PEER,
-    WANTED_APART,
-    WANTED_HELD,
-    WANTED_MEANINGFUL,
-    WANTED_REPLACED,
-    Probe,
-)
+from sandbox.timing import probes
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import MEANINGFUL, Batch
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
@@ -91,10 +75,10 @@ def test_measuring_on_makes_probes_due_again() -> None:
 def test_every_run_has_all_kinds() -> None:
     machine = made()
     rounds = measured(machine)
-    assert len(apart(machine)) == 2 * WANTED_APART
+    assert len(apart(machine)) == 2 * probes.WANTED_APART
     assert sorted(apart(machine)[:2]) == [0, 1]
-    assert len(redrawn(machine, alone=True)) == WANTED_HELD
-    assert len(redrawn(machine, alone=False)) >= WANTED_REPLACED
+    assert len(redrawn(machine, alone=True)) == probes.WANTED_HELD
+    assert len(redrawn(machine, alone=False)) >= probes.WANTED_REPLACED
     assert not rounds.probes.left(rounds.calls)
     assert rounds.probes.proven
     assert rounds.turns.rounds >= 6
@@ -122,7 +106,7 @@ def test_inputs_of_stopped_rank_come_before_its_start() -> None:
     seen: list[bool] = []
     at_release(rounds, machine, lambda ranks: seen.append(ranks == apart(machine)[-1:] and ranks[0] in processes.held))
     rounds.measure()
-    assert len(seen) == 2 * WANTED_APART
+    assert len(seen) == 2 * probes.WANTED_APART
     assert all(seen)
     assert processes.held == []
 
@@ -146,7 +130,7 @@ def test_output_wrong_when_ranks_start_apart_ends_run() -> None:
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
-    assert failed.value.failure.message.endswith((NOT_YET, NOT_ITS_OWN))
+    assert failed.value.failure.message.endswith((probes.NOT_YET, probes.NOT_ITS_OWN))
     assert failed.value.side == CONTENDER
 
 
@@ -162,7 +146,7 @@ def test_output_that_belongs_to_old_inputs_ends_run(alone: bool) -> None:
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
-    hint = OF_A_PEER.format(rank=redrawn(machine, alone)[0].alone) if alone else NOT_ITS_OWN
+    hint = probes.OF_A_PEER.format(rank=redrawn(machine, alone)[0].alone) if alone else probes.NOT_ITS_OWN
     assert failed.value.failure.message.endswith(hint)
 
 
@@ -171,8 +155,8 @@ def test_duel_compares_probes_of_both(side: int) -> None:
     machine = made(rival=MadeKernel(noisy(700.0)))
 
     def finding(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
-        probes = not order.slots and len(order.beside) < rounds.calls // 2  # timed batches are compared whole
-        return wrong() if order.side == side and probes else right()
+        probing = not order.slots and len(order.beside) < rounds.calls // 2  # timed batches are compared whole
+        return wrong() if order.side == side and probing else right()
 
     machine.oracle.finding = finding
     rounds = machine.rounds(rival="rival.py")
@@ -180,7 +164,7 @@ def test_duel_compares_probes_of_both(side: int) -> None:
         rounds.measure()
     assert failed.value.side == side
     assert failed.value.failure.message.endswith(
-        (NOT_YET, NOT_ITS_OWN, OF_A_PEER.format(rank=0), OF_A_PEER.format(rank=1))
+        (probes.NOT_YET, probes.NOT_ITS_OWN, probes.OF_A_PEER.format(rank=0), probes.OF_A_PEER.format(rank=1))
     )
 
 
@@ -204,8 +188,8 @@ def test_replacing_before_or_after_all_calls_proves_nothing(begun: int) -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: begun))
     rounds = measured(machine)
     due = rounds.probes.due[0]
-    assert (due.tries, due.held_tries) == (MOST_TRIES, MOST_HELD_TRIES)
-    assert (due.replaced, due.held) == (WANTED_REPLACED, WANTED_HELD)
+    assert (due.tries, due.held_tries) == (probes.MOST_TRIES, probes.MOST_HELD_TRIES)
+    assert (due.replaced, due.held) == (probes.WANTED_REPLACED, probes.WANTED_HELD)
     assert not rounds.probes.proven
     assert bool(orders(machine, DrawAgain)) == (begun == 0)
     assert ({slot for order in orders(machine, LookAhead) for slot in order.ended} == {-1}) == (begun == 0)
@@ -221,7 +205,7 @@ def test_too_high_a_count_is_refused() -> None:
     assert [slot - order.first for slot in order.ended] == [-3, -2]
 
 
-@pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_MEANINGFUL), (False, 0)])
+@pytest.mark.parametrize(("fits", "batches"), [(True, probes.WANTED_MEANINGFUL), (False, 0)])
 def test_timed_batches_have_meaningful_inputs_beside_upstreams(fits: bool, batches: int) -> None:
     machine = made()
     machine.preset, machine.oracle.sealed = "paper", False  # memory that cannot be sealed allows no probes
@@ -239,7 +223,7 @@ def test_timed_batches_have_meaningful_inputs_beside_upstreams(fits: bool, batch
     exchange.require_right = note  # type: ignore[method-assign]
     rounds.measure()
     assert rounds.probes.meaningful == 0
-    assert sum(map(len, compared)) == MOST_MEANINGFUL * batches
+    assert sum(map(len, compared)) == probes.MOST_MEANINGFUL * batches
     assert len(rounds.call.raw) == 24  # they take no pair away
 
 
@@ -249,7 +233,7 @@ def test_more_inputs_are_replaced_in_long_runs() -> None:
     rounds.probes.chance = random.Random(2)
     rounds.measure()
     assert (
-        rounds.probes.due[0].tries > WANTED_REPLACED + 1
+        rounds.probes.due[0].tries > probes.WANTED_REPLACED + 1
     )  # else a kernel that counts them could work ahead afterwards
 
 
@@ -257,8 +241,8 @@ def test_misfit_inputs_are_drawn_in_few_batches() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.alone is not None
     rounds = measured(machine)
-    assert rounds.probes.due[0].replaced == WANTED_REPLACED
-    assert rounds.probes.due[0].unfit_tries == MOST_UNFIT_TRIES
+    assert rounds.probes.due[0].replaced == probes.WANTED_REPLACED
+    assert rounds.probes.due[0].unfit_tries == probes.MOST_UNFIT_TRIES
     assert not rounds.probes.proven
 
 
@@ -290,7 +274,7 @@ def test_next_inputs_of_lone_stopped_rank_are_replaced() -> None:
     seen = []
     at_redraw(rounds, machine, lambda order: seen.append((order, list(processes.held), processes.paused)))
     rounds.measure()
-    assert len(seen) == WANTED_HELD
+    assert len(seen) == probes.WANTED_HELD
     for order, held, paused in seen:
         assert (held, paused) == ([order.alone], False)
         assert order.slot % rounds.calls == 3 + order.alone
@@ -315,16 +299,16 @@ def test_rank_is_stopped_until_another_finished_its_call(ahead: int) -> None:
     processes.pause_rank = pause_rank  # type: ignore[method-assign]
     at_redraw(rounds, machine, lambda order: found.append((order.alone, machine.clock.monotonic() - stopped[-1])))
     rounds.measure()
-    assert len(found) == WANTED_HELD
+    assert len(found) == probes.WANTED_HELD
     for rank, seconds in found:
-        assert (seconds > HELD_SECONDS) == (ahead == 0 or rank == 1)
+        assert (seconds > probes.HELD_SECONDS) == (ahead == 0 or rank == 1)
 
 
 def test_unreplaceable_inputs_are_not_tried_for_ever() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.alone is None
     rounds = measured(machine)
-    assert rounds.prepared.misfits == {0: MOST_MISFITS, 1: MOST_MISFITS}
+    assert rounds.prepared.misfits == {0: probes.MOST_MISFITS, 1: probes.MOST_MISFITS}
     assert not redrawn(machine, alone=True)
     assert rounds.probes.proven
 
@@ -374,7 +358,7 @@ def test_probes_use_usual_cores_and_leave_no_sample() -> None:
     for world in rounds.turns.baseline_side.worlds:
         machine.ranks(world).on_go = lambda: others.append(len(compared))
 
-    def noting(probe: Probe, batch: Batch, seconds: float) -> None:
+    def noting(probe: probes.Probe, batch: Batch, seconds: float) -> None:
         before, pinned, ran = len(rounds.call.raw), len(pins), len(others)
         run(probe, batch, seconds)
         preceded.add(len(others) - ran)
@@ -403,10 +387,10 @@ def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPat
     machine.at_order(oracle, Kind.LOOK_AHEAD, lambda: waited.append(clock.monotonic() - paused[-1]), always=True)
     at_redraw(rounds, machine, lambda order: held.append(clock.monotonic() - paused[-1]))
     rounds.measure()
-    assert max(held) > 8 * LAUNCHED_SECONDS  # a rank's begun calls were all launched since its start
-    assert min(waited) > 0.9 * LAUNCHED_SECONDS  # launched work reads its inputs before others are revealed
+    assert max(held) > 8 * probes.LAUNCHED_SECONDS  # a rank's begun calls were all launched since its start
+    assert min(waited) > 0.9 * probes.LAUNCHED_SECONDS  # launched work reads its inputs before others are revealed
     assert rounds.behind_gate.probes.proven
-    assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD
+    assert len(redrawn(machine, alone=True)) == 2 * probes.WANTED_HELD
     assert rounds.behind_gate.runs
     world: World = rounds.turns.contender_side.worlds[0]
     assert world.idle

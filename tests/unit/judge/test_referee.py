@@ -14,22 +14,6 @@ from made_worlds import OPEN_SECONDS
 from stored_runs import result as run_result
 
 from sandbox.protocol import events
-from sandbox.protocol.events import (
-    Calibrated,
-    Cancel,
-    Cancelled,
-    Contender,
-    Fatal,
-    Finished,
-    Judged,
-    Log,
-    PhaseStarted,
-    Refused,
-    Run,
-    RunStarted,
-    TransfersTimed,
-    Waiting,
-)
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
@@ -49,9 +33,9 @@ def told(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[[], list[Any]]:
 def result(found: list[Any]) -> events.Result:
     """Returns the result of the only run. Only events of worlds may follow the run's last event."""
     of_run = [event for event in found if not isinstance(event, events.WorldChanged)]
-    assert isinstance(of_run[0], RunStarted)
-    assert isinstance(of_run[-1], Finished)
-    assert sum(isinstance(event, Finished) for event in of_run) == 1
+    assert isinstance(of_run[0], events.RunStarted)
+    assert isinstance(of_run[-1], events.Finished)
+    assert sum(isinstance(event, events.Finished) for event in of_run) == 1
     return of_run[-1].result
 
 
@@ -68,7 +52,13 @@ def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
     found = told()
-    assert [e.phase for e in found if isinstance(e, PhaseStarted)] == ["prepare", "load", "check", "prepare", "time"]
+    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)] == [
+        "prepare",
+        "load",
+        "check",
+        "prepare",
+        "time",
+    ]
     judged = result(found)
     assert (judged.verdict, judged.outcome, judged.jail) == (Verdict.PASS, "faster", JAIL.name)
     assert judged.labels == ["library calls only"]
@@ -84,7 +74,7 @@ def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> N
     judged = result(found)
     assert (judged.verdict, judged.rounds, judged.speedup) == (Verdict.WRONG_RESULT, 0, None)
     assert (judged.error.rms, judged.detail[:15]) == (1.0, "check, rank 0: ")
-    assert [e.phase for e in found if isinstance(e, PhaseStarted)] == ["prepare", "load", "check"]
+    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)] == ["prepare", "load", "check"]
 
 
 def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]]) -> None:
@@ -93,7 +83,7 @@ def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]])
     for _ in range(2):
         referee.judge(machine.run(rounds=6))
     found = told()
-    assert [e.phase for e in found if isinstance(e, PhaseStarted)].count("prepare") == 2
+    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)].count("prepare") == 2
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
     *used, spare = machine.started["spare"]
@@ -153,16 +143,16 @@ def test_run_with_little_memory_says_so_and_continues(told: Callable[[], list[An
     for _ in range(2):
         referee.judge(machine.run(budget_s=0.1))
     found = told()
-    words = [event.text for event in found if isinstance(event, Log)]
+    words = [event.text for event in found if isinstance(event, events.Log)]
     assert words == ["device memory fits 1 of 2 reference worlds\n"]
-    assert [event.result.verdict for event in found if isinstance(event, Finished)] == [Verdict.PASS] * 2
+    assert [event.result.verdict for event in found if isinstance(event, events.Finished)] == [Verdict.PASS] * 2
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
 
 def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
-    run = Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
+    run = events.Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
     referee.judge(run)
     assert result(told()).outcome == "even"
     kept = machine.started["spare"][0]
@@ -194,7 +184,7 @@ def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
 
 def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
-    machine.referee().judge(machine.run(rounds=6, versus=Contender("rival.py", "# rival.py\n")))
+    machine.referee().judge(machine.run(rounds=6, versus=events.Contender("rival.py", "# rival.py\n")))
     judged = result(told())
     assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
 
@@ -249,7 +239,7 @@ def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: 
     referee = machine.referee()
     run = machine.run(rounds=6)
     referee.judge(msgspec.structs.replace(run, setting=machine.setting(**changes)))
-    assert len([event for event in told() if isinstance(event, Refused)]) == 1
+    assert len([event for event in told() if isinstance(event, events.Refused)]) == 1
     assert machine.started["baseline"] == []
 
 
@@ -281,19 +271,19 @@ def test_run_is_cancelled_at_any_wait(
     def starting(spec: Any) -> Any:
         world = start(spec)
         if machine.started[role][:1] == [world]:
-            machine.at_order(world, order, lambda: referee.pipe.hear(Cancel(run_id="1")), after)
+            machine.at_order(world, order, lambda: referee.pipe.hear(events.Cancel(run_id="1")), after)
         return world
 
     referee.starter.start_processes = starting
     referee.judge(machine.run(rounds=12))
     found = told()
-    ends = [event for event in found if isinstance(event, Cancelled)]
+    ends = [event for event in found if isinstance(event, events.Cancelled)]
     assert [event.phase for event in ends] == [phase]
     kept = ends[0].result
     assert (kept is not None) == any(isinstance(event, events.Checked) for event in found)
     if kept is not None:
         assert (kept.verdict, kept.speedup, kept.rounds) == (Verdict.PASS, None, 0)
-    assert not any(isinstance(event, Finished) for event in found)
+    assert not any(isinstance(event, events.Finished) for event in found)
     assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
@@ -305,11 +295,11 @@ def test_run_is_cancelled_behind_closed_gate(role: str, told: Callable[[], list[
 
     def cancel() -> None:
         if any(world.state is State.QUEUED for world in machine.started[role]):
-            referee.pipe.hear(Cancel(run_id="1"))
+            referee.pipe.hear(events.Cancel(run_id="1"))
 
     machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
     referee.judge(machine.run(rounds=12))
-    assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["time"]
+    assert [event.phase for event in told() if isinstance(event, events.Cancelled)] == ["time"]
     assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
@@ -317,11 +307,11 @@ def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[An
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(machine.run())
-    referee.pipe.hear(Cancel(run_id="2"))
+    referee.pipe.hear(events.Cancel(run_id="2"))
     assert len(referee.pipe.commands) == 1
-    referee.pipe.hear(Cancel(run_id="1"))
+    referee.pipe.hear(events.Cancel(run_id="1"))
     assert not referee.pipe.commands
-    assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["waiting"]
+    assert [event.phase for event in told() if isinstance(event, events.Cancelled)] == ["waiting"]
 
 
 def test_no_world_starts_after_engine_hangs_up() -> None:
@@ -346,8 +336,8 @@ def loud(device: str = "made-gpu") -> MadeMachine:
     return MadeMachine(device, kernels[0], reference=kernels[1])
 
 
-def judged_in(found: list[Any]) -> list[Judged]:
-    return [event for event in found if isinstance(event, Judged)]
+def judged_in(found: list[Any]) -> list[events.Judged]:
+    return [event for event in found if isinstance(event, events.Judged)]
 
 
 def test_longer_measuring_sharpens_results_until_its_end(told: Callable[[], list[Any]]) -> None:
@@ -365,7 +355,7 @@ def test_longer_measuring_sharpens_results_until_its_end(told: Callable[[], list
 def test_cancel_ends_longer_measuring_and_keeps_check(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     referee = machine.referee()
-    machine.clock.after(6.0, lambda: referee.pipe.hear(Cancel(run_id="1")))
+    machine.clock.after(6.0, lambda: referee.pipe.hear(events.Cancel(run_id="1")))
     referee.judge(machine.run(budget_s=0.5, live_s=60.0))
     found = told()
     assert machine.clock.monotonic() < 9.0
@@ -415,7 +405,7 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     referee.judge(machine.run(rounds=6))
     found = told()
     assert result(found).verdict is Verdict.PASS
-    assert ["another run is timing" in event.text for event in found if isinstance(event, Log)] == [True]
+    assert ["another run is timing" in event.text for event in found if isinstance(event, events.Log)] == [True]
     assert machine.clock.monotonic() > 30.0
 
 
@@ -439,7 +429,7 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
     referee = machine.referee()
     referee.warm(machine.setting())
     referee.judge(machine.run(rounds=None, budget_s=0.2))
-    assert not any(isinstance(event, PhaseStarted) and event.phase == "prepare" for event in told())
+    assert not any(isinstance(event, events.PhaseStarted) and event.phase == "prepare" for event in told())
 
 
 def test_failed_warming_is_no_event_before_the_run(told: Callable[[], list[Any]]) -> None:
@@ -459,7 +449,7 @@ def test_calibration_has_peaks_of_slowest_rank_alone(told: Callable[[], list[Any
     ranks = iter([{"local": 3e9, "start_us": 5.0}, {"local": 2e9, "start_us": 4.0}])
     machine.oracle.peaks_of = lambda rank: next(ranks)
     referee.calibrate(machine.setting())
-    (calibrated,) = [event for event in told() if isinstance(event, Calibrated)]
+    (calibrated,) = [event for event in told() if isinstance(event, events.Calibrated)]
     assert calibrated.peaks == {"local": 2e9, "start_us": 5.0}
     assert (referee.contenders.spares, referee.references.worlds) == ([], [])
 
@@ -469,7 +459,7 @@ def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None
     machine.oracle.faults.append(Fault(Kind.MEASURE_PEAKS, Kind.BROKEN, text="no"))
     referee: Referee = machine.referee()
     referee.calibrate(machine.setting())
-    (fatal,) = [event for event in told() if isinstance(event, Fatal)]
+    (fatal,) = [event for event in told() if isinstance(event, events.Fatal)]
     assert fatal.message.startswith("calibration failed: rank 0: BROKEN no")
     assert referee.oracle.world is None
 
@@ -485,7 +475,7 @@ def test_transfers_are_of_the_pairs_of_all_ranks(
     machine.clock.after(60.0, lambda: setattr(referee.pipe, "hung_up", True))
     referee.pipe.hear(events.TimeTransfers(machine.setting()))
     referee.serve()
-    (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
+    (timed,) = [event for event in told() if isinstance(event, events.TransfersTimed)]
     assert timed.transfers == Transfers([2048], pairs, {"TMA": "too old"})
     assert timed.transfers.us("SM stores") == [3.0]
     assert (referee.contenders.spares, referee.references.worlds) == ([], [])
@@ -509,7 +499,7 @@ def test_other_libraries_add_ways_and_isolated_faults(
         machine.oracle.transfers_of = measured
         machine.oracle.faults += fault
         machine.referee().time_transfers(machine.setting())
-        (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
+        (timed,) = [event for event in told() if isinstance(event, events.TransfersTimed)]
         assert (timed.transfers.ways, timed.transfers.absent) == (ways, absent)
 
 
@@ -521,8 +511,11 @@ def test_measurement_waits_for_timing_of_other_arenas(
     assert contended.take()
     machine.clock.after(30.0, contended.close)
     getattr(machine.referee(), measured)(machine.setting())
-    found = [event for event in told() if not isinstance(event, events.WorldChanged | Log)]
-    assert [type(event) for event in found] in ([Waiting, Calibrated], [Waiting, TransfersTimed])
+    found = [event for event in told() if not isinstance(event, events.WorldChanged | events.Log)]
+    assert [type(event) for event in found] in (
+        [events.Waiting, events.Calibrated],
+        [events.Waiting, events.TransfersTimed],
+    )
     assert found[0].run_id == ""
     assert machine.clock.monotonic() > 30.0
 

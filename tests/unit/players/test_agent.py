@@ -17,19 +17,6 @@ from arena.paths import Paths
 from arena.players import trace
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Task
-from arena.players.trace import (
-    Answered,
-    AnyTraceEvent,
-    Asked,
-    Counted,
-    Drafted,
-    Ended,
-    Judged,
-    Retried,
-    Wrote,
-    read_trace,
-    read_trace_header,
-)
 from arena.players.writing_state import WritingState
 from arena.records.json_lines import Journal
 from arena.runs.engine import Engine
@@ -51,7 +38,7 @@ def made(made: MakeAgent) -> MakeAgent:
 
 
 async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, made: MakeAgent) -> None:
-    heard: list[AnyTraceEvent] = []
+    heard: list[trace.AnyTraceEvent] = []
     model_server.replies = [streamed(kernel(word)) for word in ("oops", "0.8", "1.5")]
     agent = made(heard=heard, steps=3)
     best = await agent.play()
@@ -62,7 +49,7 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     assert "return oops" in second
     assert "Make it faster" in third
     assert not any("tools" in seen.body for seen in model_server.seen)  # they are switched off
-    assert [event.gain for event in heard if isinstance(event, Judged)] == [True, True, True]
+    assert [event.gain for event in heard if isinstance(event, trace.Judged)] == [True, True, True]
 
 
 async def test_an_answer_may_have_several_files(
@@ -71,13 +58,13 @@ async def test_an_answer_may_have_several_files(
     main = "from .part import one\n\ndef solution(x):\n    return {}\n"
     answer = "```python kernel.py\n" + main + "```\n\n```cuda ops/sum.cu\n// sum\n```\n"
     files = {"ops/sum.cu": b"// sum\n"}
-    heard: list[AnyTraceEvent] = []
+    heard: list[trace.AnyTraceEvent] = []
     model_server.replies = [streamed(answer.format(word)) for word in ("oops", "1.5")]
     agent = made(heard=heard, steps=2)
     best = await agent.play()
     assert best is not None
     assert bench.files == [files, files]
-    assert [event.files for event in heard if isinstance(event, Answered)] == [files, files]
+    assert [event.files for event in heard if isinstance(event, trace.Answered)] == [files, files]
     assert "```cuda ops/sum.cu\\n// sum\\n```" in model_server.seen[1].prompt  # its last answer, in the next prompt
     workspace = Workspace(paths.workspace)
     assert keep_revisions(workspace, agent.attempts) == best
@@ -88,22 +75,22 @@ async def test_an_answer_may_have_several_files(
 
 
 async def test_trace_has_everything_and_is_what_listeners_heard(model_server: ModelServer, made: MakeAgent) -> None:
-    heard: list[AnyTraceEvent] = []
+    heard: list[trace.AnyTraceEvent] = []
     model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
     agent = made(heard=heard, steps=2)
     await agent.play()
     path = agent.recorder.path
-    told = list(read_trace(path))
+    told = list(trace.read_trace(path))
     assert told == heard
-    assert read_trace_header(path).player == "model:m"
+    assert trace.read_trace_header(path).player == "model:m"
     kinds = [type(event) for event in told]
-    assert (kinds[0], kinds[-1]) == (Asked, Ended)
-    assert {Retried, Wrote, Answered, Judged} <= set(kinds)
-    assert "".join(event.text for event in told if isinstance(event, Wrote) and event.step == 1) == kernel("1.1")
-    (first, second) = [event for event in told if isinstance(event, Answered)]
+    assert (kinds[0], kinds[-1]) == (trace.Asked, trace.Ended)
+    assert {trace.Retried, trace.Wrote, trace.Answered, trace.Judged} <= set(kinds)
+    assert "".join(event.text for event in told if isinstance(event, trace.Wrote) and event.step == 1) == kernel("1.1")
+    (first, second) = [event for event in told if isinstance(event, trace.Answered)]
     assert (first.outcome, second.outcome) == ("kernel", "prose")
     assert second.reason.startswith("the answer has no code")
-    assert isinstance(told[-1], Ended)
+    assert isinstance(told[-1], trace.Ended)
     assert (told[-1].best_step, told[-1].reason, told[-1].spent.written) == (1, "steps", 100)
     assert [event.at for event in told] == sorted(event.at for event in told)
     assert KEY not in path.read_text()
@@ -111,18 +98,18 @@ async def test_trace_has_everything_and_is_what_listeners_heard(model_server: Mo
 
 
 def test_delayed_text_is_recorded_before_what_followed(made: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[AnyTraceEvent] = []
+    heard: list[trace.AnyTraceEvent] = []
     recorder = made(heard=heard).recorder
     ticks = itertools.count(time.monotonic(), 0.001)
     monkeypatch.setattr(trace.time, "monotonic", lambda: next(ticks))
     recorder.piece(Text("so far"), Spent())
     recorder.piece(Usage(read=1, written=2), Spent())
-    assert [type(event) for event in heard] == [Wrote, Counted]
+    assert [type(event) for event in heard] == [trace.Wrote, trace.Counted]
     assert heard[0].at < heard[1].at
     for number in (1, 2):
         recorder.piece(CallPart(number, f'{{"source": "{number}'), Spent())
     recorder.piece(Finish("stop"), Spent())
-    assert [event.text for event in heard if isinstance(event, Drafted)] == ["1", "2"]
+    assert [event.text for event in heard if isinstance(event, trace.Drafted)] == ["1", "2"]
     state = WritingState()
     for event in heard:
         state.apply(event)
@@ -163,24 +150,24 @@ async def test_a_provider_that_fails_leaves_what_was_found(model_server: ModelSe
     with pytest.raises(PlayerFailed, match="401"):
         await agent.play()
     assert agent.best is not None
-    *_, end = read_trace(agent.recorder.path)
-    assert isinstance(end, Ended)
+    *_, end = trace.read_trace(agent.recorder.path)
+    assert isinstance(end, trace.Ended)
     assert (end.best_step, end.reason.startswith("failed: ")) == (1, True)
 
 
 async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [dripping(events("anthropic", kernel("1.2"))[:700], b" ")]
-    heard: list[AnyTraceEvent] = []
+    heard: list[trace.AnyTraceEvent] = []
     agent = made(heard=heard)
     task = asyncio.create_task(agent.play())
-    while not (any(agent.recorder._unwritten.values()) or any(isinstance(event, Wrote) for event in heard)):
+    while not (any(agent.recorder._unwritten.values()) or any(isinstance(event, trace.Wrote) for event in heard)):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], trace.Ended)
     assert heard[-1].reason == "cancelled"
-    assert "".join(event.text for event in heard if isinstance(event, Wrote))  # nothing that was written is lost
+    assert "".join(event.text for event in heard if isinstance(event, trace.Wrote))  # nothing that was written is lost
 
 
 async def test_a_full_disk_does_not_stop_it(

@@ -4,58 +4,47 @@ import pytest
 import torch
 
 from problems.setting import SizesRefused
-from sandbox.rank.baseline_measurement import (
-    COMPARED,
-    CONTEXT_BYTES,
-    CONTEXTS_BYTES,
-    FRAGMENTED,
-    GIB,
-    HEAP_BYTES,
-    arenas_bytes,
-    comparing_bytes,
-    lack_of_memory,
-    most_references,
-)
+from sandbox.rank import baseline_measurement as room
 
 
 def test_arenas_hold_as_many_slots_as_fit() -> None:
-    assert arenas_bytes(10, inputs=2, outputs=1) == 3 * (2 * 2 + 3 * 1)
-    assert arenas_bytes(10, inputs=20, outputs=1) == 2 * 20 + 3 * 1
+    assert room.arenas_bytes(10, inputs=2, outputs=1) == 3 * (2 * 2 + 3 * 1)
+    assert room.arenas_bytes(10, inputs=20, outputs=1) == 2 * 20 + 3 * 1
 
 
-EACH = int(FRAGMENTED * 8 * GIB) + CONTEXT_BYTES
+EACH = int(room.FRAGMENTED * 8 * room.GIB) + room.CONTEXT_BYTES
 
 
 def test_each_takes_call_and_context_beside_kernels_own() -> None:
-    device = CONTEXTS_BYTES + HEAP_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * EACH
-    assert most_references(device, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 3
-    assert most_references(device - 1, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 2
+    device = room.CONTEXTS_BYTES + room.HEAP_BYTES + 7 * room.GIB + 5 * room.GIB + (3 + 1) * EACH
+    assert room.most_references(device, iterations=7 * room.GIB, call=8 * room.GIB, oracle=5 * room.GIB) == 3
+    assert room.most_references(device - 1, iterations=7 * room.GIB, call=8 * room.GIB, oracle=5 * room.GIB) == 2
 
 
 def test_memory_of_oracle_limits_all_but_first() -> None:
-    device = CONTEXTS_BYTES + HEAP_BYTES + 5 * GIB + (3 + 1) * EACH
-    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=5 * GIB) == 3
-    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=16 * GIB) == 1
-    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=90 * GIB) == 1
+    device = room.CONTEXTS_BYTES + room.HEAP_BYTES + 5 * room.GIB + (3 + 1) * EACH
+    assert room.most_references(device, iterations=0, call=8 * room.GIB, oracle=5 * room.GIB, other=5 * room.GIB) == 3
+    assert room.most_references(device, iterations=0, call=8 * room.GIB, oracle=5 * room.GIB, other=16 * room.GIB) == 1
+    assert room.most_references(device, iterations=0, call=8 * room.GIB, oracle=5 * room.GIB, other=90 * room.GIB) == 1
 
 
 def test_comparison_holds_copies_and_references_of_size() -> None:
-    assert comparing_bytes(outputs=1, at_once=100) == COMPARED * (1 + 5)
-    assert comparing_bytes(outputs=50, at_once=100) == COMPARED * 50 + 5 * 100
-    assert comparing_bytes(outputs=500, at_once=100) == COMPARED * 500 + 5 * 500
+    assert room.comparing_bytes(outputs=1, at_once=100) == room.COMPARED * (1 + 5)
+    assert room.comparing_bytes(outputs=50, at_once=100) == room.COMPARED * 50 + 5 * 100
+    assert room.comparing_bytes(outputs=500, at_once=100) == room.COMPARED * 500 + 5 * 500
 
 
 def test_sizes_without_room_are_refused_with_needs() -> None:
-    device = CONTEXTS_BYTES + 40 * GIB + 2 * GIB
-    assert most_references(device, iterations=40 * GIB, call=GIB, oracle=0) == 1
+    device = room.CONTEXTS_BYTES + 40 * room.GIB + 2 * room.GIB
+    assert room.most_references(device, iterations=40 * room.GIB, call=room.GIB, oracle=0) == 1
     with pytest.raises(SizesRefused, match=r"take 40\.0 GiB .* 1\.0 GiB in each .* 1\.0 GiB: 55 GiB .* has 54 GiB"):
-        most_references(device, iterations=40 * GIB, call=GIB, oracle=GIB)
+        room.most_references(device, iterations=40 * room.GIB, call=room.GIB, oracle=room.GIB)
 
 
 def test_calls_that_take_nothing_still_have_context_each() -> None:
     assert (
-        most_references(80 * GIB, iterations=0, call=0, oracle=0)
-        == (80 * GIB - CONTEXTS_BYTES - HEAP_BYTES) // CONTEXT_BYTES - 1
+        room.most_references(80 * room.GIB, iterations=0, call=0, oracle=0)
+        == (80 * room.GIB - room.CONTEXTS_BYTES - room.HEAP_BYTES) // room.CONTEXT_BYTES - 1
     )
 
 
@@ -63,9 +52,9 @@ def test_calls_that_take_nothing_still_have_context_each() -> None:
 def test_tensor_larger_than_memory_is_lack_of_memory(shape) -> None:
     with pytest.raises((RuntimeError, TypeError)) as raised:
         torch.randn(*shape, dtype=torch.bfloat16)
-    assert lack_of_memory(raised.value)
-    assert "\n" not in lack_of_memory(raised.value)
+    assert room.lack_of_memory(raised.value)
+    assert "\n" not in room.lack_of_memory(raised.value)
 
 
 def test_other_exceptions_are_no_lack_of_memory() -> None:
-    assert not lack_of_memory(RuntimeError("shape '[3]' is invalid for input of size 4"))
+    assert not room.lack_of_memory(RuntimeError("shape '[3]' is invalid for input of size 4"))

@@ -18,19 +18,8 @@ from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.json_lines import Follower
+from arena.sweep import journal as journals
 from arena.sweep.grid import SweepGrid
-from arena.sweep.journal import (
-    JournalDamaged,
-    SweepJournal,
-    journals,
-    last_plan,
-    new_lines,
-    open_journal,
-    plan_to_go_on,
-    read_lines,
-    same_plan,
-    sweep_path,
-)
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, Unanswered, Written
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
@@ -86,7 +75,7 @@ def written(paths: Paths, data: bytes) -> Path:
 
 def followed(path: Path) -> Iterator[AnyLine]:
     follower = Follower(path)
-    while lines := new_lines(follower):
+    while lines := journals.new_lines(follower):
         yield from lines
 
 
@@ -95,8 +84,8 @@ def followed(path: Path) -> Iterator[AnyLine]:
 def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> None:
     path = written(paths, WHOLE[:length])
     there = LINES[: WHOLE[:length].count(b"\n")]
-    assert list(read_lines(path)) == list(followed(path)) == there
-    journal = open_journal(paths, "c", resume=True)
+    assert list(journals.read_lines(path)) == list(followed(path)) == there
+    journal = journals.open_journal(paths, "c", resume=True)
     assert [key for key in KEYS if journal.is_done(key)] == [
         line.key for line in there if isinstance(line, CellResult) and line.final
     ]
@@ -104,10 +93,10 @@ def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> Non
     assert journal.spent.usd == 0.5 * sum(isinstance(line, Written | Unanswered) for line in there)
     journal.append(result(3, "PASS"))
     journal.close()
-    found = list(read_lines(path))
+    found = list(journals.read_lines(path))
     assert found[len(there) or 1 :] == [result(3, "PASS")]
     assert isinstance(found[0], SweepOpened)
-    assert (last_plan(path) is not None) == (len(there) > 1)
+    assert (journals.last_plan(path) is not None) == (len(there) > 1)
 
 
 @examples(100)
@@ -115,8 +104,8 @@ def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> Non
 def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
     path = written(paths, flip.data)
     try:
-        plan_to_go_on(paths, "c")
-        SweepJournal(path, "c").close()
+        journals.plan_to_go_on(paths, "c")
+        journals.SweepJournal(path, "c").close()
     except ArenaError:
         assert path.read_bytes() == flip.data
     else:
@@ -129,18 +118,18 @@ def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
     older.write_bytes(WHOLE)
     os.utime(older, (1.0, 1.0))
     for name in ("", "c"):
-        with pytest.raises(JournalDamaged, match="line 9 is no line") as found:
-            plan_to_go_on(paths, name)
+        with pytest.raises(journals.JournalDamaged, match="line 9 is no line") as found:
+            journals.plan_to_go_on(paths, name)
         assert "remove that line" in found.value.advice
-    with pytest.raises(JournalDamaged):
-        same_plan(paths, PLAN)
+    with pytest.raises(journals.JournalDamaged):
+        journals.same_plan(paths, PLAN)
     damaged.write_bytes(b"?" + WHOLE)
-    with pytest.raises(JournalDamaged, match="line 1 is no line"):
-        plan_to_go_on(paths, "")
+    with pytest.raises(journals.JournalDamaged, match="line 1 is no line"):
+        journals.plan_to_go_on(paths, "")
     damaged.unlink()
     damaged.symlink_to("nowhere")
-    assert plan_to_go_on(paths, "") == ("older", PLAN)
-    assert [path.name for path in journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
+    assert journals.plan_to_go_on(paths, "") == ("older", PLAN)
+    assert [path.name for path in journals.journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
 
 
 def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
@@ -166,7 +155,7 @@ def test_grid_expects_the_rest_at_its_pace() -> None:
 
 def test_names_of_sweeps(tmp_path: Path) -> None:
     for name in ("x" * 80, "a-b_c.1"):
-        assert sweep_path(tmp_path, name) == tmp_path / f"{name}.jsonl"
+        assert journals.sweep_path(tmp_path, name) == tmp_path / f"{name}.jsonl"
     for name in ("", "a/b", ".x", "x" * 81, "a b"):
         with pytest.raises(UsageError, match="cannot be a sweep's name"):
-            sweep_path(tmp_path, name)
+            journals.sweep_path(tmp_path, name)

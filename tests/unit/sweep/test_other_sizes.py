@@ -18,15 +18,6 @@ from arena.records.run_record import OtherSize, holds
 from arena.runs import other_sizes
 from arena.runs.engine import Engine
 from arena.runs.judge import RunRequest, judge_to_end
-from arena.runs.other_sizes import (
-    CPU_RANKS,
-    MOST_WORK,
-    SETTINGS,
-    OtherSizesProgress,
-    judge_other_sizes,
-    other_settings,
-    with_other_sizes,
-)
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
@@ -42,7 +33,7 @@ ON_CPU = Choice(device="cpu", preset="tiny")
 @pytest.mark.parametrize("problem", CATALOGUE.problems[::6], ids=str)
 def test_other_sizes_differ_and_cost_little_more(problem: Problem) -> None:
     setting = choose_setting(problem, ON_CPU, Settings())
-    drawn = list(islice(other_settings(problem, setting, random.Random(1)), 20))
+    drawn = list(islice(other_sizes.other_settings(problem, setting, random.Random(1)), 20))
     assert len(drawn) == 20
     assert setting not in drawn
     assert len({repr(other) for other in drawn}) == 20
@@ -56,14 +47,16 @@ def test_other_sizes_differ_and_cost_little_more(problem: Problem) -> None:
         assert all(value >= 1 for value in other.sizes.values())
         assert other.dtype in problem.dtypes
         assert other.world in problem.worlds
-        assert other.world <= max(CPU_RANKS, setting.world)
-        assert work(other) <= MOST_WORK * max(work(setting), 1.0)
+        assert other.world <= max(other_sizes.CPU_RANKS, setting.world)
+        assert work(other) <= other_sizes.MOST_WORK * max(work(setting), 1.0)
 
 
 def test_nobody_can_foresee_them_and_seed_repeats_them() -> None:
     problem = CATALOGUE.find("13")
     setting = choose_setting(problem, ON_CPU, Settings())
-    first, same, other = (list(islice(other_settings(problem, setting, random.Random(n)), 5)) for n in (1, 1, 2))
+    first, same, other = (
+        list(islice(other_sizes.other_settings(problem, setting, random.Random(n)), 5)) for n in (1, 1, 2)
+    )
     assert first == same != other
 
 
@@ -77,9 +70,9 @@ async def test_refused_settings_are_drawn_again_and_say_nothing(
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source)
     async with Engine(paths, command=REFEREE) as engine:
-        found = await judge_other_sizes(engine, request)
+        found = await other_sizes.judge_other_sizes(engine, request)
         monkeypatch.setattr(other_sizes, "LONGEST_S", -1.0)
-        assert await judge_other_sizes(engine, request) == []
+        assert await other_sizes.judge_other_sizes(engine, request) == []
     assert [other.verdict for other in found] == verdicts
 
 
@@ -87,15 +80,15 @@ async def test_faster_kernel_is_timed_briefly_in_two(paths: Paths) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass", budget_s=8.0, energy=True)
-    told: list[OtherSizesProgress] = []
+    told: list[other_sizes.OtherSizesProgress] = []
     asked: list[RunRequest] = []
     async with Engine(paths, command=REFEREE) as engine:
         report = (await judge_to_end(engine, request)).report
         judge = engine.judge
         engine.judge = lambda request: asked.append(request) or judge(request)
-        judged = await with_other_sizes(engine, request, report, told.append)
-        untimed = await with_other_sizes(engine, request, msgspec.structs.replace(report, outcome="even"))
-        against = await with_other_sizes(
+        judged = await other_sizes.with_other_sizes(engine, request, report, told.append)
+        untimed = await other_sizes.with_other_sizes(engine, request, msgspec.structs.replace(report, outcome="even"))
+        against = await other_sizes.with_other_sizes(
             engine, msgspec.structs.replace(request, versus=Contender("r.py", "pass")), report
         )
     assert [(each.energy, each.versus) for each in asked] == [(False, None)] * 9
@@ -136,7 +129,7 @@ async def test_rebuilt_index_knows_where_kernel_holds(paths: Paths) -> None:
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass")
     async with Engine(paths, command=REFEREE) as engine:
         report = (await judge_to_end(engine, request)).report
-        judged = await with_other_sizes(engine, request, report)
+        judged = await other_sizes.with_other_sizes(engine, request, report)
         await judge_to_end(engine, request)
     assert judged.holds_at_other_sizes == "all"
     for _ in range(2):
@@ -161,11 +154,11 @@ async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
         right, wrong = await access.judge(Kernel("pass"), "k.py"), await access.judge(Kernel("wrong"), "k.py")
         built = await access.build(Kernel("pass"), "k.py")
     assert right.report.holds_at_other_sizes == "all"
-    assert len(told) == SETTINGS
+    assert len(told) == other_sizes.SETTINGS
     assert not wrong.report.tried_other_sizes
     assert not built.report.tried_other_sizes
     words = judgement_words(right, "pass")
-    assert words.count("- other size: `✓ M=") == SETTINGS
+    assert words.count("- other size: `✓ M=") == other_sizes.SETTINGS
     assert "- faster at other sizes: `all`" in words
     one = replace(
         right, others=(msgspec.structs.replace(right.others[0], verdict=Verdict.WRONG_RESULT, detail="`no`"),)
@@ -186,6 +179,6 @@ async def test_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_refer
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source, rounds=0)
     async with Engine(paths, command=shared_referee.command) as engine:
         assert (await judge_to_end(engine, request)).report.verdict == "PASS"
-        found = await judge_other_sizes(engine, request, random.Random(3))
-    assert len(found) == SETTINGS
+        found = await other_sizes.judge_other_sizes(engine, request, random.Random(3))
+    assert len(found) == other_sizes.SETTINGS
     assert any(other.verdict == "WRONG_RESULT" for other in found)
