@@ -173,6 +173,8 @@ def svg_card(state: DuelState) -> str:
 def _race(state: DuelState) -> list[str]:
     x, y, width, height = CHART
     points = {name: race_points(state.side(name)) for name in SIDES}
+    if not any(points.values()):
+        return [_line(x, y + height // 2, "No kernel has a speedup.", 12, _MUTED)]
     speeds = [end for line in points.values() for _, speed in line if speed for end in msgspec.structs.astuple(speed)]
     low, top = max(min([0.7, *speeds]) / 1.2, 0.01), max([1.5, *speeds]) * 1.08
     last = max([1.0, *(at for line in points.values() for at, _ in line)])

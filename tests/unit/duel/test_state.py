@@ -238,6 +238,8 @@ def test_card_and_race_of_draw_draw_intervals() -> None:
         assert top < bottom
     (point,) = (each for each in points_of(duel, "left") if each.y == EVEN.median)
     assert (point.low, point.high) == (EVEN.low, EVEN.high)
+    duel.left.attempts = duel.right.attempts = []  # as without an interval
+    assert "No kernel has a speedup." in svg_card(duel)
 
 
 def test_long_name_is_shown_by_kind_and_end():
