@@ -21,9 +21,8 @@ from screens.pane_jump import Stop
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import NO_SPEEDUP, NO_VERDICT, ChartLine, LineChart, Point, verdict_point
-from screens.widgets.source import SOURCE_STYLES, Source
+from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.text_lines import PlainStatic
-from screens.widgets.writing import Writing
 
 _LEAST_SECONDS = 30.0
 """Least length of the x-axis of the race."""
@@ -203,7 +202,7 @@ class DuelScreen(BaseScreen):
         if switcher.current != shown:
             switcher.current = shown
         if side.writing:
-            self.query_one(f"#{name}-writing", Writing).show(side.text)
+            self.query_one(f"#{name}-writing", Writing).follow(side.text)
         elif side.last is not None and self._shown[name] != side.last.number:
             self._shown[name] = side.last.number
             self.panes[name].text = shown_text(side.last.kernel)

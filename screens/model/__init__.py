@@ -28,10 +28,9 @@ from screens.pane_jump import Stop
 from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
-from screens.widgets.source import SOURCE_STYLES, Source
+from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.source_bars import close_bar, open_bar
 from screens.widgets.text_lines import PlainStatic
-from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
 WORK = "model"
@@ -182,7 +181,7 @@ class ModelScreen(BaseScreen):
         if self.view != "prompt" and kernel is None and not session.over:
             switcher.current = "model-writing"
             thinks = not state.text and bool(state.thought)
-            self.query_one(Writing).show(state.thought if thinks else state.text)
+            self.query_one(Writing).follow(state.thought if thinks else state.text)
             self._shown = None
             return
         switcher.current = "model-source"

@@ -20,7 +20,7 @@ from textual.widgets import TextArea
 
 from arena.words.untrusted_text import masked
 from screens.widgets import text_lines
-from screens.widgets.highlight import DIFF_KINDS, Part, language_of, line_spans, parts_of
+from screens.widgets.highlight import DIFF_KINDS, Part, has_fence, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks
 
 SOURCE_STYLES = Path(__file__).with_name("source.tcss")
@@ -28,6 +28,10 @@ SOURCE_STYLES = Path(__file__).with_name("source.tcss")
 _LINES_KEPT = 512
 """Number of cached drawn lines; more than any screen shows."""
 _WIDTH_STEP = 32
+_TAIL = 8_000
+"""Characters that are shown of a growing text: more than fit into any pane."""
+_CODE = ("import ", "from ", '"""', "#", "def ", "class ", "@")
+"""How an answer begins if it is only a Python file."""
 _CURSOR_CELLS = 3
 """Cells that a TextArea keeps visible from the cursor on."""
 
@@ -45,6 +49,8 @@ class CountedDocument(WrappedDocument):
 class Source(TextArea):
     """A source text in colours; read-only by default."""
 
+    NUMBERED: ClassVar[bool] = True
+    """Whether a text that is shown has numbers of its lines, if it is no diff."""
     COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in (*_KINDS, "match", "mark")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+home", "cursor_document_end(-1)", "start of the text", show=False),
@@ -81,7 +87,7 @@ class Source(TextArea):
         """Shows another text, coloured in the language of a file called `name`."""
         self.source_language = language_of(name)
         self.soft_wrap = self.source_language == "prose"
-        self.show_line_numbers = self.source_language != "diff"
+        self.show_line_numbers = self.NUMBERED and self.source_language != "diff"
         self._parts_of = None
         self._drawn.clear()
         self.text = text
@@ -282,3 +288,25 @@ class Source(TextArea):
             style = self.get_component_rich_style(f"source--{kind}", partial=True)
             self._styles[kind] = Style(color=style.color, bold=style.bold, italic=style.italic)
         self._styles["match"] = self.get_component_rich_style("source--match")
+
+
+class Writing(Source, can_focus=False):
+    """The end of a growing text: an answer with code in fences, or only code."""
+
+    NUMBERED = False
+    _length = -1
+
+    def on_mount(self) -> None:
+        self.highlight_cursor_line = False
+
+    def follow(self, text: str) -> None:
+        """Shows the end of `text`, which is all that was written so far."""
+        if len(text) == self._length:
+            return
+        self._length = len(text)
+        start = text.rfind("\n", 0, -_TAIL) + 1 if len(text) > _TAIL else 0
+        # A fence that is open before the tail is opened again in it, as Python: a long answer has reached its code.
+        opened = "```python\n" if start and text.count("\n```", 0, start) % 2 else ""
+        code = text.lstrip().startswith(_CODE) and not has_fence(text)
+        self.show(f"{opened}{text[start:]}▌", "kernel.py" if code else "answer.md")
+        self.move_cursor(self.document.end)

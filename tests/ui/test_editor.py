@@ -18,9 +18,8 @@ from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.editor import Editor
 from screens.widgets.highlight import language_of, line_spans, parts_of
-from screens.widgets.source import SOURCE_STYLES, Source
+from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.text_lines import PlainStatic, next_place, pattern_of, places_of
-from screens.widgets.writing import Writing
 
 KERNEL = '''import torch
 SRC = r"""
@@ -82,21 +81,20 @@ def test_only_fences_of_prose_are_code() -> None:
     assert found(4) == {'"""Words; not code."""': "string"}
 
 
-def test_unfinished_answer_is_prose_up_to_its_fence() -> None:
-    writing = Writing()
-    writing.show("Here it is, for you:\n\n```python\nimport torch\n")
-    assert writing._languages == ["prose", "prose", "string", "python", "python"]
-    writing.show("import torch\n\ndef solution")
-    assert set(writing._languages) == {"python"}
-    writing.show("Now " * 10 + "\n```python\n" + "x = 1\n" * 10_000)
-    assert set(writing._languages[1:]) == {"python"}
+async def test_unfinished_answer_is_prose_up_to_its_fence(editing) -> None:
+    async with editing() as (pilot, _):
+        await pilot.app.mount(writing := Writing())
+        long = "Now " * 10 + "\n```python\n" + "x = 1\n" * 10_000
+        for text, language in (("Here:\n```python\n", "prose"), ("import torch\n", "python"), (long, "prose")):
+            writing.follow(text)
+            assert (writing.source_language, writing.cursor_location) == (language, writing.document.end)
+        writing._find_parts()
+        assert writing._parts[len(writing._parts) - 1][-1].language == "python"
 
 
 def test_languages_by_name() -> None:
-    assert language_of("prompt.md") == "prose"
-    assert language_of("kernel.py") == "python"
-    assert language_of("kernel.cu") == "cuda"
-    assert language_of("notes.txt") == "plain"
+    names = {"prompt.md": "prose", "kernel.py": "python", "kernel.cu": "cuda", "notes.txt": "plain"}
+    assert {name: language_of(name) for name in names} == names
 
 
 async def test_enter_keeps_indentation_and_backspace_takes_one_level(editing) -> None:
@@ -272,7 +270,7 @@ class ForeignPage(TerminalApp):
             widget.styles.height = 5
         self.query_one(Vertical).styles.border = ("round", "white")
         self.query_one("#diff", Source).compare({}, {"kernel.py": HOSTILE}, "a", "b")
-        self.query_one(Writing).show(f"{HOSTILE}\rmore")
+        self.query_one(Writing).follow(f"{HOSTILE}\rmore")
         table = self.query_one(DataTable)
         table.add_column(HOSTILE)
         table.add_row(HOSTILE)

@@ -177,7 +177,6 @@ def test_another_verdict_at_the_end_is_told() -> None:
     ("query", "name", "sentence"),
     [
         ("theme", "copy path", "Copy the path of the kernel's file: any editor may edit it, every save is judged."),
-        ("theme", "25 importance_sampling_loss", "Importance-sampled policy-gradient loss with LM head, with metrics"),
         ("x", "next", "Next view"),
         ("next page", "next", "Next view"),
         ("", "next", ""),
