@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.turns import MEANINGFUL, Batch, TimedSide, Turns
-from sandbox.worlds.exchange import Failed
 from sandbox.worlds.world import World
 
 PAPER = "paper"
@@ -282,8 +281,7 @@ class Probes:
                 text = "an output was written before the call that returns it"
                 if found.missing:
                     text = f"{count} calls count as ended, but the output of the last of them was not written"
-                failure = side.exchange.failure(text, Verdict.PROTOCOL, rank=rank)
-                raise Failed(Verdict.PROTOCOL, failure, side.exchange.side)
+                raise side.exchange.failed(text, Verdict.PROTOCOL, rank=rank)
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
         """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch."""

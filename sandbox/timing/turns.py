@@ -20,7 +20,7 @@ from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, RIVAL_INDEX, Fore
 from sandbox.timing.disturbance import WAITED_FROM, Priorities, StoppedActivity, waits
 from sandbox.timing.interval import ReferenceBatch
 from sandbox.timing.roofline import Peaks, bound_us
-from sandbox.worlds.exchange import Exchange, Failed
+from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.failures import HarnessFailed, machine_too_busy
 from sandbox.worlds.stopping import Activity, CannotStop
 from sandbox.worlds.world import World
@@ -340,7 +340,7 @@ class Turns:
             if self._waits(TOO_BUSY)[self.sides.index(side)] > 0.5:
                 raise machine_too_busy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
-            raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
+            raise side.exchange.failed(words, Verdict.TIMEOUT)
 
     def wake(self, batch: Batch, references: Sequence[int]) -> None:
         """Makes untimed calls on both sides, because a world that was stopped for a round is colder."""
@@ -423,8 +423,7 @@ class Turns:
         The world is stopped, except after a batch without sealed memory.
         """
         if side.observations is not None and (fault := self._priorities[world].check(world)):
-            verdict = Verdict.BASELINE_DISTURBED
-            raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
+            raise side.exchange.failed(fault, Verdict.BASELINE_DISTURBED)
 
     def await_stopped(self, side: TimedSide, world: World, rank: int | None = None) -> None:
         """Waits until a world, or one of its ranks, has stopped.
@@ -436,9 +435,8 @@ class Turns:
         except CannotStop as error:
             if side.observations is None:
                 raise HarnessFailed(f"the baseline: {error}") from None
-            verdict = Verdict.BASELINE_DISTURBED
-            failure = side.exchange.failure(f"the kernel cannot be stopped: {error}", verdict)
-            raise Failed(verdict, failure, side.exchange.side) from None
+            fault = f"the kernel cannot be stopped: {error}"
+            raise side.exchange.failed(fault, Verdict.BASELINE_DISTURBED) from None
 
     def end(self, side: TimedSide, world: World, batch: Batch) -> int:
         """Waits until a batch ends, and stops its world. Returns its end in perf_counter_ns.
@@ -541,4 +539,4 @@ class Turns:
                 verdict = Verdict.IMPOSSIBLE_SPEED
                 fault = f"{observations.quickest:.3f} us per call, but {limiter} alone needs {floor:.3f} us"
             if fault:
-                raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
+                raise side.exchange.failed(fault, verdict)

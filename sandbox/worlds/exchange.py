@@ -373,6 +373,10 @@ class Exchange:
         """A failure in the current phase. advice: instead of the verdict's."""
         return Failure(phase=self.phase, message=message, advice=advice or ADVICE[verdict], **details)
 
+    def failed(self, message: str, verdict: Verdict, **details: Any) -> Failed:
+        """The end of the run by a fault of this side's kernel."""
+        return Failed(verdict, self.failure(message, verdict, **details), self.side)
+
     # --- comparing -----------------------------------------------------------------------------------------
 
     def compare(
