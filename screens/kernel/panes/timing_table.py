@@ -33,18 +33,13 @@ VARIANT_NAMES = {
 }
 
 
-def sentence(update: RunUpdate) -> str:
-    """The text above the times: the conclusion of both clocks."""
-    return update.state.result.told if update.state.result is not None else ""
-
-
 def remark(update: RunUpdate) -> str:
     """The text below the times: the smallest detectable differences, and what makes them smaller."""
     result = update.state.result
     if result is None or not result.told:
         return ""
     helps = f"to reduce noise: {update.advice}" if update.advice else ""
-    told = result.outcome not in ("faster", "slower")  # then `sentence` includes it
+    told = result.outcome not in ("faster", "slower")  # then the sentence above the times includes it
     setting = update.state.setting
     unmeasured = result.roofline is None and setting is not None and kind_of(setting.device).on_gpus
     bound = "of bound: after `pkb-arena calibrate`" if unmeasured else ""
@@ -103,7 +98,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
 
     def _content(self, update: RunUpdate, width: int) -> Content:
         table = self._table(update.state, width, update.versus)
-        above = _wrapped(sentence(update), width, "$foreground")
+        result = update.state.result
+        above = _wrapped(result.told if result is not None else "", width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
             room = max(0, self.most_rows - table.plain.count("\n") - 1)
