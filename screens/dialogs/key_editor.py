@@ -72,7 +72,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._dropped = sorted(set(keymap) - names)
 
     def compose(self) -> ComposeResult:
-        with self.frame("Keys", "enter changes · ⌫ resets · / search · ^s saves · esc", classes="large"):
+        with self.frame("Keys", "enter changes · ^s saves · ⌫ resets · / search · esc", classes="large"):
             yield FilterInput("words of an action", id="search", of="#actions")
             yield OptionList(id="actions")
             yield PlainStatic("", id="sentence")

@@ -39,7 +39,7 @@ class SettingsScreen(Dialog[Settings | None]):
         """Whether escape was pressed since the last change."""
 
     def compose(self) -> ComposeResult:
-        keys = f"/ search · {self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
+        keys = f"{self.key_words('save')} saves · / search · {self.key_words('jump')} letters · esc back"
         with self.frame("Settings", keys, classes="large"):
             yield FilterInput("words of a setting", id="search", of=self.CONTROLS)
             with VerticalScroll(can_focus=False):

@@ -167,7 +167,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     def compose(self) -> ComposeResult:
         preset = self.choice.preset if self.choice is not None else ""
         title = " · ".join(filter(None, (f"Duel · {self.problem.id} {self.problem.slug}", preset)))
-        with self.frame(title, "space opens a list · enter starts · esc back"):
+        with self.frame(title, "enter starts · space opens a list · esc back"):
             yield from self._rows
             yield field("minutes", Input(MINUTES, id="minutes", compact=True))
             dollars = Input(id="dollars", disabled=True, placeholder="no player costs money", compact=True)

@@ -28,7 +28,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
             now = self.session.setting()
         except ArenaError:
             now = choose_setting(problem, Choice(device="cpu"), self.session.services.settings)
-        keys = "space opens a list · enter runs · esc back"
+        keys = "enter runs · space opens a list · esc back"
         with self.frame(f"Setting · {problem.slug}", keys, VerticalScroll) as frame:
             frame.can_focus = False
             yield field("preset", one_of("preset", list(problem.presets), now.preset))

@@ -59,7 +59,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         names = list(self.settings.models)
         what = f"Improve {printable(self.origin.name)}" if self.origin and self.improve else "Ask a model"
         title = f"{what} · {self.problem.id} {self.problem.slug}"
-        with self.frame(title, "space opens a list · enter starts · esc back"):
+        with self.frame(title, "enter starts · space opens a list · esc back"):
             yield field("model", one_of("model", names, names[0]))
             yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             if self.origin is not None:
