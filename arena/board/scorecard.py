@@ -114,11 +114,9 @@ def _over_graph(record: RunRecord) -> float | None:
 
 
 def results(path: Path) -> Iterator[CellResult]:
-    """Returns all lines with a result, in order. Of several lines with the same key, the last one counts.
+    """Returns all lines with a result, in order. Those that a later line replaces are among them.
 
-    Raises:
-        OSError: the journal cannot be read.
-        JournalDamaged: the file is no sweep's journal, or is damaged.
+    Raises as `read_lines`.
     """
     return (line for line in read_lines(path) if isinstance(line, CellResult))
 
@@ -126,15 +124,18 @@ def results(path: Path) -> Iterator[CellResult]:
 def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
     """Returns the results that count in scores: verdicts on kernels, and answers without a kernel.
 
-    Harness errors and refused settings do not count. A voided result counts as a failed attempt.
+    Harness errors and refused settings do not count. A voided result counts as a failed attempt. Of several results of an attempt
+    on one machine the last one counts: the kernel's file, or the problem, has changed.
 
     Raises as `results`.
     """
-    newest: dict[str, tuple[Outcome, Measurement | None]] = {}
+    newest: dict[tuple[str, str], tuple[Outcome, Measurement | None]] = {}
     for result in results(path):
         if result.final and result.verdict != REFUSED:
             voided = voids.of(result.run_id, result.code) is not None
-            newest[result.key] = (outcome_of(result, source, voided), None if voided else result.measurement)
+            cell = msgspec.structs.replace(result.cell, catalogue="")
+            measurement = None if voided else result.measurement
+            newest[cell.digest, result.machine] = outcome_of(result, source, voided), measurement
     found = [outcome for outcome, measurement in newest.values() if measurement is None]
     for kernel in ranked(newest.values(), lambda pair: pair[1]):
         found += [_pooled(outcome, kernel) for outcome, _ in kernel.items]
@@ -154,8 +155,7 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
 
 def machines_of(path: Path) -> dict[str, Machine]:
     """Returns the machines of a sweep by their fingerprints. Raises as `results`."""
-    lines = (line for line in read_lines(path) if isinstance(line, SweepSession))
-    return {machine.digest: machine for line in lines for machine in line.machines}
+    return {each.digest: each for line in read_lines(path) if isinstance(line, SweepSession) for each in line.machines}
 
 
 ALL = "all"

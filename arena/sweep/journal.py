@@ -49,7 +49,8 @@ class SweepJournal:
             raise unwritable(path.parent, error) from None
         self._session_start = self._session_end = -1
         """Offsets of the line of this process's session, and of the line after it; -1 before it begins."""
-        self._done: set[str] = set()
+        self._done: dict[tuple[str, str], str] = {}
+        """Key of the last result, by the digests of its cell and its machine."""
         self._written: dict[str, int] = {}
         """Offset of the `Written` line, by the digest of its cell."""
         self.spent = Spent()
@@ -70,7 +71,7 @@ class SweepJournal:
         match line:
             case records.CellResult():
                 if line.final:
-                    self._done.add(line.key)
+                    self._done[line.cell.digest, line.machine] = line.key
             case records.Written():
                 self._written[line.cell.digest] = offset
                 self.spent += line.spent
@@ -97,9 +98,9 @@ class SweepJournal:
         if isinstance(line, records.SweepSession):
             self._session_start, self._session_end = offset, self._file.size
 
-    def is_done(self, key: str) -> bool:
-        """Whether there is a result with this key."""
-        return key in self._done
+    def is_done(self, cell: records.Cell, sha256: str, machine: str) -> bool:
+        """Whether the last result of a cell on a machine is that of this kernel."""
+        return self._done.get((cell.digest, machine)) == cell.key(sha256, machine)
 
     def written(self, cell: str) -> records.Written | None:
         """Returns the stored answer of a cell, by its digest; None without one."""

@@ -197,7 +197,7 @@ class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
 
 
 class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
-    """A cell is judged. A later line with the same key replaces this one."""
+    """A cell is judged. A later line of the same attempt on this machine replaces this one."""
 
     key: str
     cell: Cell

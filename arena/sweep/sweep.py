@@ -180,9 +180,8 @@ class Sweep:
 
     def _skip_done(self, cell: Cell, sha256: str) -> bool:
         """Whether the journal has a result of this kernel. If so, counts the cell as done."""
-        done = any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
-        if done:
-            self.progress.done += 1
+        done = any(self.journal.is_done(cell, sha256, machine) for machine in self._machines)
+        self.progress.done += done
         return done
 
     # --- journal ---------------------------------------------------------------------------------------------

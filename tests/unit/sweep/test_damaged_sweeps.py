@@ -63,7 +63,6 @@ LINES: list[AnyLine] = [
     result(2, "WRONG_RESULT"),
 ]
 WHOLE = b"".join(msgspec.json.encode(line) + b"\n" for line in LINES)
-KEYS = [cell(attempt).key("0", HERE.digest) for attempt in (1, 2)]
 
 
 def written(paths: Paths, data: bytes) -> Path:
@@ -86,9 +85,9 @@ def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> Non
     there = LINES[: WHOLE[:length].count(b"\n")]
     assert list(journals.read_lines(path)) == list(followed(path)) == there
     journal = journals.open_journal(paths, "c", resume=True)
-    assert [key for key in KEYS if journal.is_done(key)] == [
-        line.key for line in there if isinstance(line, CellResult) and line.final
-    ]
+    judged = [line.cell.attempt for line in there if isinstance(line, CellResult) and line.final]
+    assert [n for n in (1, 2, 3) if journal.is_done(cell(n), "0", HERE.digest)] == judged
+    assert not any(journal.is_done(cell(n), "another", HERE.digest) for n in (1, 2, 3))
     assert journal.written(cell(2).digest) == (answer(2) if answer(2) in there else None)
     assert journal.spent.usd == 0.5 * sum(isinstance(line, Written | Unanswered) for line in there)
     journal.append(result(3, "PASS"))
