@@ -4,7 +4,7 @@ The text is read line by line, because it is untrusted and can crash a parser. A
 """
 
 import re
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from sandbox.machine.backends import Backend, used, within
 from sandbox.protocol.kernel_files import Kernel, python_texts
@@ -40,8 +40,8 @@ OWN_CODE = (
     "utils.triton_helpers",
 )
 """Modules that give a kernel its own code or memory."""
-LINES, LONGEST_LINE = 5000, 400
-"""Limits for lines of a file and characters of a line that are read."""
+LINES, LONGEST_LINE, HANDLERS = 5000, 400, 10
+"""Most lines of all files, characters of a line, and handlers of exceptions that are read. No text may keep the referee busy."""
 COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
 """Endings of files that give a kernel code of its own."""
 _FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
@@ -56,14 +56,15 @@ _DEFINES = re.compile(r"\s*(?:(?:async )?def (\w+)\(|(\w+)\s*=\s*lambda\b)")
 def labels(kernel: Kernel) -> list[str]:
     """The labels of a kernel's Python, in a fixed order. C++ or CUDA files count as its own code."""
     lines = _lines(kernel)
-    modules = [module for line in lines for module in _imported(line)]
+    modules = {module for line in lines for module in _imported(line)}
     found = [backend.label for backend in used(modules)]
     if any(within(module, "problems") for module in modules):
         found.append(BASELINE)
     compiled = any(name.endswith(COMPILED) for name in kernel.files)
     if not compiled and not any(within(module, own) for module in modules for own in OWN_CODE):
         found.append(LIBRARY)
-    if any(_falls_back(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
+    handlers = [number for number, line in enumerate(lines) if _EXCEPT.match(line)][:HANDLERS]
+    if any(_falls_back(lines, number) for number in handlers):
         found.append(FALLBACK)
     return found
 
@@ -75,16 +76,16 @@ def backends_of(kernel: Kernel, *, anywhere: bool = False) -> list[Backend]:
 
 
 def _lines(kernel: Kernel) -> list[str]:
-    return [line for text in python_texts(kernel) for line in text.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
+    lines = (line for text in python_texts(kernel) for line in text.splitlines())
+    return [line for line in islice(lines, LINES) if len(line) <= LONGEST_LINE]
 
 
 def _imported(line: str) -> list[str]:
     """The dotted names that a line imports; `from a import b` gives a.b."""
     if named := _FROM.match(line):
         return [f"{named[1]}.{name.split()[0]}" for name in named[2].strip("()").split(",") if name.split()]
-    if plain := _IMPORT.match(line):
-        return [name.split()[0] for name in plain[1].split(",") if name.split()]
-    return []
+    plain = _IMPORT.match(line)
+    return [name.split()[0] for name in plain[1].split(",") if name.split()] if plain else []
 
 
 def _falls_back(lines: list[str], number: int) -> bool:
@@ -116,9 +117,8 @@ def _falls_back(lines: list[str], number: int) -> bool:
 
 def _computes(line: str) -> bool:
     """Whether a line calls a library function that computes or communicates."""
-    if line.lstrip().startswith("#"):
-        return False
-    return any(not _ASKS.match(path.rpartition(".")[2]) for path in _CALL.findall(line))
+    comment = line.lstrip().startswith("#")
+    return not comment and any(not _ASKS.match(path.rpartition(".")[2]) for path in _CALL.findall(line))
 
 
 def _depth(line: str) -> int:

@@ -39,6 +39,7 @@ def test_code_of_its_own_is_no_library_call(line: str) -> None:
 
 IN_SOLUTION = "def solution(x):\n    try:\n        return fast(x)\n    except Exception:\n        {}\n"
 AT_THE_TOP = "try:\n    from fast import total\nexcept ImportError:\n    {}\n\ndef solution(x):\n    return {}(x)\n"
+HARMLESS = "try:\n    pass\nexcept KeyError:\n    raise\n"
 DEFINED = "def total(x):\n        return torch.sum(x)"
 
 
@@ -54,6 +55,10 @@ DEFINED = "def total(x):\n        return torch.sum(x)"
         (AT_THE_TOP.format("total = lambda x: torch.sum(x)", "total"), True),
         (AT_THE_TOP.format(DEFINED, "own"), False),
         (AT_THE_TOP.format("torch.set_num_threads(1)", "own"), False),
+        (9 * HARMLESS + IN_SOLUTION.format("return torch.sum(x)"), True),
+        (10 * HARMLESS + IN_SOLUTION.format("return torch.sum(x)"), False),
+        (4990 * "#\n" + IN_SOLUTION.format("return torch.sum(x)"), True),
+        (5000 * "#\n" + IN_SOLUTION.format("return torch.sum(x)"), False),
     ],
 )
 def test_fallback_is_handler_that_can_replace_result(text: str, falls_back: bool) -> None:
