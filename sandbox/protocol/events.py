@@ -247,9 +247,8 @@ class Timed(RunEvent, tag="timed", frozen=True, kw_only=True):
 class Log(RunEvent, tag="log", frozen=True, kw_only=True):
     """Text that a rank printed. It is untrusted and may have control characters."""
 
-    rank: int
+    rank: int = -1
     """-1: the referee itself."""
-    stream: str
     text: str
 
 

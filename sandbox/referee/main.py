@@ -91,7 +91,7 @@ class Referee:
     def hear(self, world: World, rank: int, text: str) -> None:
         """Reports what a rank printed, if it is the contender's."""
         if self.pipe.running is not None and world is self.contenders.contender:
-            self.emit(events.Log(rank=rank, stream="out", text=text))
+            self.emit(events.Log(rank=rank, text=text))
 
     def serve(self) -> None:
         """Serves commands until the engine closes the pipe."""
@@ -335,8 +335,7 @@ class Referee:
                 advice = "Free memory that the kernel does not need, or choose smaller sizes."
                 raise HarnessFailed("the baseline has no room beside this kernel's memory", advice) from failed
         if len(worlds) < count and not loaded:
-            text = f"device memory fits {len(worlds)} of {count} reference worlds\n"
-            self.emit(events.Log(rank=-1, stream="arena", text=text))
+            self.emit(events.Log(text=f"device memory fits {len(worlds)} of {count} reference worlds\n"))
         exchange = Exchange(prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
         return TimedSide(exchange, worlds)
 
@@ -367,15 +366,13 @@ class Referee:
             if told is None or waiting != told:
                 self.emit(waiting)
                 if told is None or waiting.holder not in (None, told.holder):
-                    text = f"waiting: another run is timing ({waiting.words})\n"
-                    self.emit(events.Log(rank=-1, stream="arena", text=text))
+                    self.emit(events.Log(text=f"waiting: another run is timing ({waiting.words})\n"))
                 told = waiting
             if self.pipe.stopped():
                 raise Stopped
             waited = self.timer.monotonic() - started
             if waited > deadlines.IDLE_LEASE and lease.pass_by_idle():
-                text = f"passed by a lock that {lease.passed} holds without working\n"
-                self.emit(events.Log(rank=-1, stream="arena", text=text))
+                self.emit(events.Log(text=f"passed by a lock that {lease.passed} holds without working\n"))
                 return
             if waited > longest:
                 raise HarnessFailed(f"waited {longest:.0f} s for another arena that is timing on these devices")

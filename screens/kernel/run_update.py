@@ -89,7 +89,7 @@ def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLin
         case events.Log(rank=-1):
             return [LogLine(event.text.rstrip(), kind="note")]
         case events.Log():
-            return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
+            return [LogLine(event.text, event.rank)]
         case events.Checked():
             words = f"{figures.verdict_words(event.verdict)[2:]} after {event.seconds:.2f} s"
             return [*_failure(event.failure), LogLine(words, kind="note")]

@@ -75,7 +75,7 @@ def judge(command: events.Run) -> None:
             say(finished(command, sha256, Verdict(os.environ.get("PKB_SCRIPTED_VERDICT", "PASS"))))
         case "budget":
             text = f"a budget of {command.budget_s:g} s"
-            say(events.Log(run_id=command.run_id, rank=-1, stream="stdout", text=text))
+            say(events.Log(run_id=command.run_id, rank=-1, text=text))
             say(finished(command, sha256))
         case "waits":
             say(events.Waiting(run_id=command.run_id))

@@ -136,7 +136,7 @@ HEADER = header(
 RESULT = result(paper_rule="match", seconds=Seconds(total=0.5), jail="none")
 EVENTS = [
     PhaseStarted(run_id="r1", phase="check", limit_s=5.0),
-    Log(run_id="r1", rank=0, stream="stdout", text="[/x] \n \x00"),
+    Log(run_id="r1", rank=0, text="[/x] \n \x00"),
     Finished(run_id="r1", sha256="0" * 64, result=RESULT),
 ]
 

@@ -102,6 +102,6 @@ def test_the_log_is_bounded() -> None:
     state = RunState()
     state.apply(started("r1"))
     for number in range(LOG_LINES + 10):
-        state.apply(ev.Log(run_id="r1", rank=0, stream="stdout", text=str(number)))
+        state.apply(ev.Log(run_id="r1", rank=0, text=str(number)))
     assert len(state.log) == LOG_LINES
     assert state.log[-1].text == str(LOG_LINES + 9)

@@ -148,7 +148,7 @@ PASSED = Path(__file__).parents[2] / "ui" / "recordings" / "pass.jsonl"
 
 
 def test_the_referees_own_words_belong_to_no_rank() -> None:
-    (line,) = lines_of(ev.Log(run_id="r", rank=-1, stream="arena", text="this one waits\n"))
+    (line,) = lines_of(ev.Log(run_id="r", rank=-1, text="this one waits\n"))
     assert (line.text, line.rank, line.kind) == ("this one waits", None, "note")
 
 
