@@ -1,11 +1,13 @@
 """`pkb-arena serve` as a process, seen through its websockets."""
 
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_programs import CommandLine, fails
+from forked_programs import fails
 from stored_runs import header as run_header
 
 from arena.paths import Paths
@@ -27,11 +29,15 @@ RECORDED = Path(__file__).parent.parent / "ui" / "recordings" / "pass.jsonl"
         (("--read-only", "13"), "leave PROBLEM out"),
     ],
 )
-def test_what_may_not_be_is_refused(pkb_arena: CommandLine, arguments: tuple[str, ...], says: str) -> None:
+def test_what_may_not_be_is_refused(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], arguments: tuple[str, ...], says: str
+) -> None:
     fails(pkb_arena("serve", *arguments), 2, says)
 
 
-async def test_reload_returns_and_tabs_take_over(paths: Paths, serve: Any, open_tab: Any, wait_until: Any) -> None:
+async def test_reload_returns_to_app_and_tabs_take_over(
+    paths: Paths, serve: Any, open_tab: Any, wait_until: Any
+) -> None:
     save_settings(Settings(device="cpu"), paths)
     async with serve("--spectators", "0") as served:
         (owner,) = served.links
@@ -52,7 +58,9 @@ async def test_reload_returns_and_tabs_take_over(paths: Paths, serve: Any, open_
                 await wait_until(lambda: not served.apps("owner"))
 
 
-async def test_spectator_sees_run_and_touches_nothing(paths: Paths, serve: Any, open_tab: Any, wait_until: Any) -> None:
+async def test_spectator_follows_a_run_and_touches_nothing(
+    paths: Paths, serve: Any, open_tab: Any, wait_until: Any
+) -> None:
     save_settings(Settings(device="cpu"), paths)
     paths.runs.mkdir(parents=True)
     events = [decode_event(line) for line in RECORDED.read_bytes().splitlines()]

@@ -95,7 +95,9 @@ def test_new_device_kind_is_judged_by_its_object(fake: Fake, capfdbinary: pytest
     assert len(fake.settled) == 4  # two ranks in each of the two timed worlds
 
 
-def test_unknown_kind_is_refused_with_known_ones(fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_unregistered_kind_is_refused_with_registered_ones(
+    fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     run = Run(run_id="1", setting=setting("abacus"), kernel_name="kernel.py", source="")
     (end,) = [event for event in judge(run, capfdbinary) if isinstance(event, Refused)]
     assert "no device 'abacus': choose cpu or cuda or fake" in end.message

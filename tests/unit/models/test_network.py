@@ -55,13 +55,17 @@ async def failure(url: str = "https://model.invalid/v1", name: str = "m-1") -> s
         ("[::1]", "", False),
     ],
 )
-def test_hosts_without_a_proxy(monkeypatch: pytest.MonkeyPatch, host: str, no_proxy: str, goes_through: bool) -> None:
+def test_hosts_that_no_proxy_is_for(
+    monkeypatch: pytest.MonkeyPatch, host: str, no_proxy: str, goes_through: bool
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert (proxy_for(f"http://{host}:8000/v1") is not None) is goes_through
 
 
-async def test_this_machine_needs_no_proxy(monkeypatch: pytest.MonkeyPatch, model_server: ModelServer) -> None:
+async def test_this_machine_is_reached_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     model_server.replies = [streamed("hello")]

@@ -267,7 +267,9 @@ async def test_cancelling_ends_the_request_at_once(model_server: ModelServer) ->
         assert writing.budget.spent.tokens > 0  # tokens used before the cancel are counted
 
 
-async def test_late_usage_is_awaited_briefly(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_usage_is_awaited_but_not_open_connections(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streaming, "AFTER_FINISH_S", 0.3)
     data = events("openai_chat", KERNEL, usage=(7, 8)).removesuffix(b"data: [DONE]\n\n")
     model_server.replies = [dripping(data, b" ")]

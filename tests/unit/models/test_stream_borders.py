@@ -109,7 +109,9 @@ def test_answer_is_same_wherever_chunks_and_events_end(
 @protocols
 @examples(25)
 @given(TEXTS, TEXTS, SIZES, st.integers(1, 9))
-def test_calls_are_same_wherever_cut(protocol: str, text: str, source: str, sizes: list[int], piece: int) -> None:
+def test_calls_are_the_same_wherever_they_are_cut(
+    protocol: str, text: str, source: str, sizes: list[int], piece: int
+) -> None:
     arguments = json.dumps({"source": source}, ensure_ascii=False)
     data = call_events(protocol, text, [("run", in_units(arguments))], piece)
     whole, pieces = ask(protocol, data)

@@ -52,7 +52,9 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     assert [event.gain for event in heard if isinstance(event, trace.Judged)] == [True, True, True]
 
 
-async def test_answer_of_several_files(model_server: ModelServer, made: MakeAgent, bench: Bench, paths: Paths) -> None:
+async def test_an_answer_may_have_several_files(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, paths: Paths
+) -> None:
     main = "from .part import one\n\ndef solution(x):\n    return {}\n"
     answer = "```python kernel.py\n" + main + "```\n\n```cuda ops/sum.cu\n// sum\n```\n"
     files = {"ops/sum.cu": b"// sum\n"}

@@ -48,7 +48,9 @@ async def judged(paths: Paths, origin: Origin) -> str:
         return known.judgement.report.run_id
 
 
-async def test_file_house_or_run_is_kernel(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_house_and_run_stand_for_kernels(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text("pass")
     mine = find(str(tmp_path / "mine.py"), paths)
     assert (mine.name, mine.kernel, mine.player, mine.judgement) == ("mine.py", Kernel("pass"), "you", None)

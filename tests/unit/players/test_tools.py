@@ -15,7 +15,9 @@ from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
 
 
-async def test_compiling_tells_nothing_about_results(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
+async def test_compiling_tells_nothing_about_what_comes_out(
+    model_server: ModelServer, made: MakeAgent, bench: Bench
+) -> None:
     model_server.replies = [calling(compiling("oops"), compiling("1.5")), streamed(fenced("1.5"))]
     agent = made(steps=1)
     await agent.play()
@@ -35,7 +37,9 @@ async def test_what_kernels_print_reaches_the_model_as_data(model_server: ModelS
         assert "\n````" in after
 
 
-async def test_kernel_that_ran_is_not_judged_again(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
+async def test_kernel_that_was_run_is_not_judged_again(
+    model_server: ModelServer, made: MakeAgent, bench: Bench
+) -> None:
     model_server.replies = [
         calling(run("1.2")),
         streamed(fenced("1.2")),
@@ -76,7 +80,9 @@ async def test_sizes_are_bounded(model_server: ModelServer, made: MakeAgent, ben
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_model_without_tools_is_asked_without(model_server: ModelServer, made: MakeAgent, protocol: str) -> None:
+async def test_model_that_takes_no_tools_is_asked_without(
+    model_server: ModelServer, made: MakeAgent, protocol: str
+) -> None:
     def picky(seen: Seen) -> Reply:
         if "tools" in seen.body:
             return status("400 Bad Request", '{"error": {"message": "m does not support tools"}}')

@@ -86,7 +86,9 @@ def test_only_used_slots_are_poisoned_again() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_output_changing_after_its_batch_is_late(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_changes_after_its_batch_is_late(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arena = Device.output_arena
     monkeypatch.setattr(Device, "output_arena", lambda device, size: arena(device, size + 8192))  # GPUs round up
     wire, ends = RankWire.connect(0, True)

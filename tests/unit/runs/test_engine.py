@@ -96,7 +96,9 @@ async def test_referee_that_dies_later_leaves_verdict(engine: Engine, paths: Pat
 
 
 @pytest.mark.parametrize(("source", "kept"), [("times", None), ("measures", 1.5)])
-async def test_replaced_measurement_keeps_result(engine: Engine, paths: Paths, source: str, kept: float | None) -> None:
+async def test_replaced_measurement_keeps_what_it_found(
+    engine: Engine, paths: Paths, source: str, kept: float | None
+) -> None:
     replaced = await engine.judge(request(source))
     async for event in replaced.events():
         if isinstance(event, ev.Checked):
@@ -155,7 +157,9 @@ async def test_peaks_are_those_that_the_referee_measured(engine: Engine) -> None
     assert engine._listeners == []
 
 
-async def test_run_is_sent_with_measurements(engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_is_sent_with_what_was_measured_here(
+    engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     masses = {"call short": [-0.5] * calibration.VALUES}
     calibration.keep_offsets(paths.calibrations, ev.WorldOffsets(setting=SETTING, masses=masses))
     times = {"baseline-graph": ev.Microseconds(call=5.0, device=None)}

@@ -88,11 +88,8 @@ for line in sys.stdin:
         self.process.communicate()
 
 
-Arena = Callable[..., OtherArena]
-
-
 @pytest.fixture
-def arena(tmp_path: Path) -> Iterator[Arena]:
+def arena(tmp_path: Path) -> Iterator[Callable[..., OtherArena]]:
     started: list[OtherArena] = []
 
     def start(*args: Any) -> OtherArena:
@@ -104,7 +101,7 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
         each.end()
 
 
-def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Arena) -> None:
+def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     other, mine = arena(), Lease(["cores"], tmp_path)
     assert other.ask("take")
     assert not mine.take()
@@ -112,7 +109,7 @@ def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Arena) -> None:
     assert mine.take()
 
 
-def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Arena) -> None:
+def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     other, mine = arena(), Lease(["cores"], tmp_path)
     assert other.ask("take")
     assert not mine.take("allreduce")
@@ -123,7 +120,7 @@ def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Arena) -> None:
     assert mine.holder() is None
 
 
-def test_people_go_before_sweeps_and_sweeps_before_background(tmp_path: Path, arena: Arena) -> None:
+def test_people_go_before_sweeps_and_sweeps_before_background(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
     assert mine.take()
     background, person = arena(Urgency.BACKGROUND), arena(Urgency.PERSON)
@@ -142,7 +139,7 @@ def test_people_go_before_sweeps_and_sweeps_before_background(tmp_path: Path, ar
     assert background.answer()
 
 
-def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Arena) -> None:
+def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     mine, other = Lease(["cores"], tmp_path, Urgency.SWEEP), arena(Urgency.PERSON)
     assert other.ask("take")
     assert other.ask("way")
@@ -154,7 +151,9 @@ def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Aren
     assert mine.holder().pid == other.process.pid
 
 
-def test_lock_held_by_somebody_idle_is_passed_by(tmp_path: Path, arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_held_by_somebody_idle_is_passed_by(
+    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "WATCHED_S", 0.3)
     idle, mine = arena(), Lease(["cores"], tmp_path)
     assert idle.ask("take")
@@ -163,7 +162,9 @@ def test_lock_held_by_somebody_idle_is_passed_by(tmp_path: Path, arena: Arena, m
     assert mine.passed.startswith(f"process {idle.process.pid} of ")
 
 
-def test_lock_held_by_somebody_who_works_is_not(tmp_path: Path, arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_held_by_somebody_who_works_is_not(
+    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "WATCHED_S", 0.1)
     busy, mine = arena(), Lease(["cores"], tmp_path)
     assert busy.ask("take")

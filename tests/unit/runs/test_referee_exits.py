@@ -38,7 +38,9 @@ def request(source: str) -> RunRequest:
     return RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="kernel.py", source=source)
 
 
-async def test_late_end_of_referee_ends_no_run(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_end_of_old_referee_ends_no_run(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its child holds its stderr open, so its end is noticed only when the child ends, too."""
     monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.1)
     monkeypatch.setattr(arena.runs.referee_process, "KILL_S", 60.0)

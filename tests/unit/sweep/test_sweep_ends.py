@@ -54,7 +54,9 @@ def test_line_without_room_leaves_nothing_of_itself(paths: Paths, monkeypatch: p
     assert len(list(read_lines(journal.path))) == 1
 
 
-def test_model_is_judged_without_key(pkb_arena_scripted: CommandLine, models: ModelServer, home: Path) -> None:
+def test_answers_of_model_are_judged_without_key(
+    pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
+) -> None:
     models.replies = [streamed(WRONG), streamed("I would rather not.")]
     options = "--players model:gemini --problems 1 --attempts 3 --name c --json"
     command = ("sweep", *options.split(), *SETTING)
@@ -84,7 +86,9 @@ def test_agent_counts_only_what_it_submits(pkb_arena_scripted: CommandLine, mode
     assert lines(home, "result")[0]["trace_id"] == path.stem
 
 
-def test_missing_provider_has_code_and_way_on(pkb_arena_scripted: CommandLine, models: ModelServer, home: Path) -> None:
+def test_missing_provider_is_exit_code_and_way_on(
+    pkb_arena_scripted: CommandLine, models: ModelServer, home: Path
+) -> None:
     models.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
     options = "--players baseline,model:gemini --problems 1 --attempts 2 --name c"
     command = ("sweep", *options.split(), *SETTING)

@@ -100,7 +100,9 @@ def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, .
 
 @examples(40)
 @given(made(st.just(0), ORDER_FROM, 20), HISTORIES, st.integers(2, 4))
-def test_more_pairs_never_widen_interval(pairs: list[Pair], history: tuple[float, ...], times: int) -> None:
+def test_more_pairs_beside_one_reference_never_widen_interval(
+    pairs: list[Pair], history: tuple[float, ...], times: int
+) -> None:
     """With several references it may: more pairs show that they differ, so the contender's offset may be larger."""
     assume(turns_of(pairs) >= FEWEST)
     more = [
@@ -113,7 +115,7 @@ def test_more_pairs_never_widen_interval(pairs: list[Pair], history: tuple[float
 
 @examples(40)
 @given(ENOUGH, HISTORIES, st.floats(0, 1), st.floats(0, 1))
-def test_uncertain_overhead_never_narrows_it(
+def test_a_less_certain_overhead_never_narrows_it(
     pairs: list[Pair], history: tuple[float, ...], less: float, more: float
 ) -> None:
     less, more = sorted([less, more])
