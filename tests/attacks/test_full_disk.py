@@ -71,7 +71,9 @@ def test_full_disk_is_named_and_run_goes_on(on_disk: OnDisk) -> None:
         ("ro", "run 1 kernel.py", ["Read-only file system", "PKB_ARENA_HOME"]),
     ],
 )
-def test_disk_that_loses_everything_is_named(on_disk: OnDisk, options: str, command: str, words: list[str]) -> None:
+def test_disk_that_loses_everything_stops_and_is_named(
+    on_disk: OnDisk, options: str, command: str, words: list[str]
+) -> None:
     done = on_disk(options, *command.split(), full=options != "ro")
     assert done.returncode == 3
     assert [word for word in words if word not in done.stderr] == []

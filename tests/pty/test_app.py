@@ -220,7 +220,9 @@ def test_signal_ends_app_whose_loop_is_blocked(number: signal.Signals) -> None:
 
 
 @pytest.mark.further
-def test_editor_gets_and_returns_terminal(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_editor_gets_terminal_and_returns_it(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor = tmp_path / "my-editor"
     ignored = "trap '' INT QUIT TSTP\n"
     editor.write_text(f'#!/bin/sh\n{ignored}echo "EDITING $1"\nread answer\necho "# $answer" >> "$1"\n')

@@ -29,7 +29,9 @@ class RoundsPane(PlainStatic, RunPane):
         self.update(f"{len(update.state.samples)} rounds were timed")
 
 
-async def test_pane_named_in_table_is_shown_with_frame(open_app, events, until, screen_text, monkeypatch) -> None:
+async def test_pane_named_in_table_is_shown_with_frame(
+    open_app, events, until, screen_text, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(result_pane, "PANES", (RoundsPane, *result_pane.PANES))
     async with open_app(problem="13", size=(160, 50)) as (app, pilot):
         for event in events("pass"):

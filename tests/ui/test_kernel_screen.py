@@ -182,7 +182,9 @@ async def test_refused_save_is_confirmed_and_not_queued(open_app, until, screen_
         await until(pilot, lambda: not screen.was_pressed("save"))
 
 
-async def test_problem_edited_elsewhere_is_read_and_run(open_app, until, screen_text, services, type_kernel) -> None:
+async def test_problem_edited_elsewhere_can_be_read_and_run(
+    open_app, until, screen_text, services, type_kernel
+) -> None:
     other = KernelLocks(services.paths.workspace)
     other.take("13_gemm_allreduce")
     async with open_app(problem="13") as (app, pilot):

@@ -150,7 +150,9 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
 
 
 @pytest.mark.slow
-async def test_judges_figures_stand_above_kernels_word(open_app, until, screen_text, type_kernel, monkeypatch) -> None:
+async def test_the_judges_figures_stand_above_the_kernels_word(
+    open_app, until, screen_text, type_kernel, monkeypatch
+) -> None:
     async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
 

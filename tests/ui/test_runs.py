@@ -45,7 +45,9 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
 
 
-async def test_longer_measuring_judges_revision_again(open_app, type_kernel, save_kernel, until, screen_text) -> None:
+async def test_longer_measuring_judges_same_revision_again(
+    open_app, type_kernel, save_kernel, until, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
@@ -195,7 +197,9 @@ async def test_after_every_end_the_next_run_works(open_app, type_kernel, save_ke
         await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass\n# again") and result_of(screen))
 
 
-async def test_escape_during_save_cancels_run(open_app, services, type_kernel, save_kernel, until, monkeypatch) -> None:
+async def test_escape_while_file_is_written_cancels_run(
+    open_app, services, type_kernel, save_kernel, until, monkeypatch
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, save, begun, go = app.screen, services.workspace.save, Event(), Event()
 
@@ -279,7 +283,9 @@ async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, unt
         assert screen.session.state.setting.world == 4
 
 
-async def test_run_of_other_kernel_is_not_shown(open_app, type_kernel, save_kernel, events, until, screen_text) -> None:
+async def test_run_of_other_kernel_is_not_shown_here(
+    open_app, type_kernel, save_kernel, events, until, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")
@@ -299,7 +305,9 @@ async def test_run_of_other_kernel_is_not_shown(open_app, type_kernel, save_kern
 
 
 @pytest.mark.parametrize("ends", ["after", "before", "never"])
-async def test_left_run_is_shown_again(open_app, type_kernel, save_kernel, events, until, screen_text, ends) -> None:
+async def test_left_run_is_shown_when_kernel_is_reopened(
+    open_app, type_kernel, save_kernel, events, until, screen_text, ends
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")

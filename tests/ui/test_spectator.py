@@ -61,7 +61,9 @@ async def test_the_baseline_is_shown_where_that_is_run(watch, until, services, p
     ("event", "left_s"),
     [(Submitted(at=2.0, side="left", attempt=1, sha256="", source=""), 300.0), (Paused(at=60.0), 540.0)],
 )
-async def test_latecomers_see_the_clock(watch, until, services, problem, event: AnyDuelEvent, left_s: float) -> None:
+async def test_who_comes_late_sees_clock_as_it_is(
+    watch, until, services, problem, event: AnyDuelEvent, left_s: float
+) -> None:
     header = DuelHeader(
         duel_id="20260101-000000-aa", created=time.time() - 300.0, problem_id=1, slug=problem.slug, title="",
         category=problem.category, left=DuelPlayer("file", "you"), right=DuelPlayer("file", "guest"),

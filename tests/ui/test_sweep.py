@@ -65,7 +65,9 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
     journal.close()
 
 
-async def test_damaged_line_is_named_after_what_precedes(open_app, until, screen_text, journal: SweepJournal) -> None:
+async def test_damaged_line_is_named_after_what_came_before(
+    open_app, until, screen_text, journal: SweepJournal
+) -> None:
     journal.append(result("house", "allreduce", 1, "PASS"))
     journal.close()
     with journal.path.open("ab") as file:
@@ -82,7 +84,9 @@ def told(app) -> str:
     return " ".join(" ".join(note.message for note in app._notifications).split())
 
 
-async def test_cell_replays_its_run(open_app, until, screen_text, events, paths: Paths, journal: SweepJournal) -> None:
+async def test_cell_is_replayed_from_journal_of_its_run(
+    open_app, until, screen_text, events, paths: Paths, journal: SweepJournal
+) -> None:
     recorded: list[AnyEvent] = events("told")
     finished = next(event for event in recorded if isinstance(event, Finished))
     begun = header("r1", "KERNEL_TEXT = 1\n", "house", setting=SETTING)
@@ -130,7 +134,9 @@ async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_te
         assert app.screen is dialog
 
 
-async def test_sweeps_are_listed_and_opened(open_app, until, screen_text, journal: SweepJournal, monkeypatch) -> None:
+async def test_this_machine_lists_sweeps_and_opens_one(
+    open_app, until, screen_text, journal: SweepJournal, monkeypatch
+) -> None:
     runs: list[machine.Work] = []
     monkeypatch.setattr(machine, "runs_under_way", lambda held: runs)  # others may time on this machine
     journal.append(result("house", "allreduce", 1, "PASS"))

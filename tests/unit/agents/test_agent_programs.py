@@ -159,7 +159,9 @@ signal.pause()"""
     assert done.returncode == 128 + signal.SIGALRM, done.stderr
 
 
-async def test_without_own_jail_no_program_starts(playing: Playing, paths: Paths, monkeypatch: pytest.MonkeyPatch):
+async def test_without_jail_of_its_own_no_program_starts(
+    playing: Playing, paths: Paths, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(jailed, "choose", lambda: Jail(NONE, None, {}))
     with pytest.raises(MachineError, match="needs a jail"):
         await playing()

@@ -120,7 +120,9 @@ DEAR = {
 
 
 @pytest.mark.parametrize("provider", DEAR)
-async def test_function_tools_and_known_fields_pass(model_server: ModelServer, tmp_path: Path, provider: str) -> None:
+async def test_only_function_tools_and_known_fields_pass(
+    model_server: ModelServer, tmp_path: Path, provider: str
+) -> None:
     model_server.replies = [streamed("hello")]
     beta = {"anthropic-beta": "mcp-client-2025-04-04", "openai-beta": "x", "anthropic-version": "2023-06-01"}
     async with asking(model_server, tmp_path, provider) as program:

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from forked_programs import CommandLine, answer_of
+from forked_programs import answer_of
 from stored_runs import cell_result, header, result
 
 from arena.board.gathering import gather
@@ -73,7 +75,9 @@ def test_sweep_attempts_with_same_code_share_one_speed(paths: Paths) -> None:
     assert (best.attempt, best.speedup) == (4, 1.5)
 
 
-def test_command_line_board_matches_apps_rows(pkb_arena: CommandLine, paths: Paths) -> None:
+def test_command_line_board_matches_apps_rows(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
+) -> None:
     store = Store(paths.database, paths.runs)
     for number, player in enumerate(("you", "house", "model:m", "mcp")):
         store.record(record_of(*run(1.2, KERNEL, player, f"usual-{number}")))
@@ -103,7 +107,9 @@ def test_other_sizes_and_missing_verdicts_are_no_attempts(paths: Paths) -> None:
 
 
 @pytest.mark.slow
-def test_every_form_of_board_has_scores_against_bound(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> None:
+def test_every_form_of_board_has_scores_against_bound(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths, tmp_path: Path
+) -> None:
     """The gap closed is (baseline - kernel) / (baseline - bound): (1.2 - 1) / (1.2 - 0.5), in sweeps and in runs."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest))

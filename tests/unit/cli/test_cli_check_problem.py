@@ -67,7 +67,9 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_unusable_folder_is_usage_error(pkb_arena: CommandLine, made_problem: MadeProblem, what: str) -> None:
+def test_folder_that_cannot_be_used_is_usage_error(
+    pkb_arena: CommandLine, made_problem: MadeProblem, what: str
+) -> None:
     folder = made_problem()
     breaks, words = BROKEN[what]
     breaks(folder)

@@ -65,11 +65,8 @@ def until_it_runs(process: "subprocess.Popen[str]") -> None:
     raise AssertionError("the kernel was never loaded")
 
 
-Gone = Callable[[psutil.Process], list[psutil.Process]]
-
-
 @pytest.fixture
-def gone() -> Iterator[Gone]:
+def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
     """gone(process): notes and returns its descendants. All of them must end within 30 s of the test."""
     noted: list[psutil.Process] = []
 
@@ -110,7 +107,9 @@ def test_a_kernel_runs_against_another(pkb_arena_scripted: CommandLine, kernel: 
     assert said["speedup"]["call"] == {"median": 1.5, "low": 1.4, "high": 1.6}
 
 
-def test_ctrl_c_ends_everything_with_130(tmp_path: Path, kernel: Path, source: str, gone: Gone) -> None:
+def test_ctrl_c_ends_everything_with_130(
+    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+) -> None:
     kernel.write_text(source.replace("return product", "while True: pass"))
     process = start("run", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path)
     until_it_runs(process)
@@ -122,7 +121,9 @@ def test_ctrl_c_ends_everything_with_130(tmp_path: Path, kernel: Path, source: s
     assert "Traceback" not in stderr
 
 
-def test_a_killed_command_line_leaves_no_process(tmp_path: Path, kernel: Path, source: str, gone: Gone) -> None:
+def test_a_killed_command_line_leaves_no_process(
+    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+) -> None:
     kernel.write_text(source.replace("return product", "while True: pass"))
     process = start("run", "13", "kernel.py", *CHECKED, cwd=tmp_path)
     until_it_runs(process)
@@ -132,7 +133,7 @@ def test_a_killed_command_line_leaves_no_process(tmp_path: Path, kernel: Path, s
 
 
 def test_watch_judges_every_save_and_exits_130(
-    tmp_path: Path, pkb_arena: CommandLine, kernel: Path, gone: Gone
+    tmp_path: Path, pkb_arena: CommandLine, kernel: Path, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:
     kernel.write_text("pass")
     process = start("watch", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path, scripted=True)

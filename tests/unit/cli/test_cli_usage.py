@@ -250,7 +250,9 @@ def test_broken_stdout_ends_with_3_without_traceback(home: Path, command: str, r
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [KeyError("x")])])
-def test_unexpected_error_ends_with_traceback(home: Path, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
+def test_unexpected_error_ends_with_3_and_traceback(
+    home: Path, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
     def fail() -> None:
         raise error
 

@@ -99,7 +99,9 @@ def test_only_writing_runs_nothing(pkb_arena: CommandLine, models: ModelServer, 
     assert not (home / "data" / "runs").exists()
 
 
-def test_answer_of_several_files_becomes_folder(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
+def test_an_answer_of_several_files_becomes_a_folder(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
     answer = (
         "```python kernel.py\nfrom .part import solution\n```\n\n```python part.py\ndef solution(tensor): ...\n```\n"
     )
@@ -121,7 +123,9 @@ def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_agent_reads_verdict_and_fixes_kernel(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
+def test_agent_reads_its_verdict_and_fixes_its_kernel(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
     done = pkb_arena("agent", "1", *SETTING, "--model", "openai_chat", "--steps", "2", "--budget", "1", "--json")
     said = answer_of(done)
@@ -164,7 +168,9 @@ def test_attempts_are_independent_and_the_best_is_kept(
     assert KEY not in done.stderr
 
 
-def test_right_kernels_are_judged_at_other_sizes(pkb_arena_scripted: CommandLine, models: ModelServer) -> None:
+def test_right_kernels_are_judged_at_requested_other_sizes(
+    pkb_arena_scripted: CommandLine, models: ModelServer
+) -> None:
     models.replies = [answer("wrong"), answer("pass"), answer("pass")]
     given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
     done = pkb_arena_scripted(*given, "--attempts", "2", "--json")

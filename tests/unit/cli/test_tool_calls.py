@@ -12,7 +12,9 @@ from arena.players.trace import Called, Drafted, Returned, Wrote
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_kernel_is_watched_while_it_is_written(model_server: ModelServer, made: MakeAgent, protocol: str) -> None:
+async def test_kernel_can_be_watched_while_call_is_written(
+    model_server: ModelServer, made: MakeAgent, protocol: str
+) -> None:
     model_server.replies = [
         calling(run("oops"), ("kit_docs", '{"page": "symm"}'), text="Let us see.", sizes=random_sizes(3)),
         streamed(fenced("1.5")),
@@ -109,7 +111,9 @@ async def test_nonsense_call_is_answered_with_error(
     assert (returned.error, returned.text) == (True, result)
 
 
-async def test_dialects_of_servers_are_understood(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
+async def test_servers_with_own_dialects_are_understood(
+    model_server: ModelServer, made: MakeAgent, bench: Bench
+) -> None:
     def delta(*calls: dict[str, Any]) -> bytes:
         return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode() + b"\n\n"
 

@@ -280,7 +280,9 @@ async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: Ma
     assert [len(match.state.side(name).attempts) for name in ev.SIDES] == [1, 1]
 
 
-async def test_pause_stops_judging_and_the_clock(make_match: MakeMatch, tmp_path: Path, paths: Paths) -> None:
+async def test_while_paused_nothing_is_judged_and_clock_stands(
+    make_match: MakeMatch, tmp_path: Path, paths: Paths
+) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)

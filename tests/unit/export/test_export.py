@@ -290,7 +290,9 @@ def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep:
     assert not (tmp_path / "new").exists()
 
 
-def test_damaged_sweep_is_found_before_writing(pkb_arena: CommandLine, sweep: Paths, tmp_path: Path) -> None:
+def test_damaged_sweep_is_found_before_anything_is_written(
+    pkb_arena: CommandLine, sweep: Paths, tmp_path: Path
+) -> None:
     with (sweep.sweeps / "spring.jsonl").open("a") as file:
         file.write("no line\n")
     fails(pkb_arena("export", str(tmp_path / "new")), 3, "spring.jsonl: line")
@@ -331,7 +333,9 @@ Damaged = Callable[[str, bytes], Path]
 
 @examples(150)
 @given(st.data())
-def test_wrong_byte_or_end_is_named(bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject) -> None:
+def test_file_with_wrong_byte_or_end_is_named(
+    bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject
+) -> None:
     files = sorted(str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file())
     name = data.draw(st.sampled_from([file for file in files if file != MANIFEST]))
     whole = (bundle / name).read_bytes()

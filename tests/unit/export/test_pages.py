@@ -260,7 +260,9 @@ def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
         assert "<script>alert(1)</script>" in page.words
 
 
-def test_long_text_is_cut_and_not_compared(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_text_is_cut_and_kernel_not_compared(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("arena.words.markup.MOST_CHARACTERS", 2_600)
     run(paths, "r1", FIRST)
     run(paths, "r2", "x = 1\n" * 2100)

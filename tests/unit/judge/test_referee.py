@@ -23,11 +23,9 @@ from sandbox.referee.main import OPTIONAL_WAYS, Referee
 from sandbox.timing.interval import half_width
 from sandbox.worlds.world import State
 
-Told = Callable[[], list[Any]]
-
 
 @pytest.fixture
-def told(capfdbinary: pytest.CaptureFixture[bytes]) -> Told:
+def told(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[[], list[Any]]:
     """A function that returns the events printed since its last call."""
     return lambda: [events.decode_event(line) for line in capfdbinary.readouterr().out.splitlines()]
 
@@ -41,13 +39,15 @@ def result(found: list[Any]) -> events.Result:
     return of_run[-1].result
 
 
-def judged_by(referee: Referee, machine: MadeMachine, told: Told, run_id: str = "1") -> events.Result:
+def judged_by(
+    referee: Referee, machine: MadeMachine, told: Callable[[], list[Any]], run_id: str = "1"
+) -> events.Result:
     """Returns the result of a run of six rounds."""
     referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id=run_id))
     return result(told())
 
 
-def test_run_is_judged_from_start_to_last_event(told: Told) -> None:
+def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noisy(50.0), noisy(40.0)))
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
@@ -65,7 +65,7 @@ def test_run_is_judged_from_start_to_last_event(told: Told) -> None:
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(found))
 
 
-def test_wrong_kernel_waits_for_no_reference(told: Told) -> None:
+def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.finding = lambda rank, order, slot: wrong()
     machine.faults["reference"] = [[Fault(Kind.OPEN)], [Fault(Kind.OPEN)]]  # they never answer
@@ -77,7 +77,7 @@ def test_wrong_kernel_waits_for_no_reference(told: Told) -> None:
     assert [e.phase for e in found if isinstance(e, events.PhaseStarted)] == ["prepare", "load", "check"]
 
 
-def test_next_run_of_setting_has_only_fresh_world(told: Told) -> None:
+def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     for _ in range(2):
@@ -95,7 +95,9 @@ def test_next_run_of_setting_has_only_fresh_world(told: Told) -> None:
     ("losses", "kernel", "verdict"),
     [(1, "baseline", Verdict.PASS), (2, "baseline", Verdict.HARNESS_ERROR), (1, "kernel.py", Verdict.OUT_OF_MEMORY)],
 )
-def test_baseline_is_never_at_fault_for_lost_rank(losses: int, kernel: str, verdict: Verdict, told: Told) -> None:
+def test_baseline_is_never_at_fault_for_lost_rank(
+    losses: int, kernel: str, verdict: Verdict, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine()
     machine.faults["spare"] = [[Fault(Kind.GO, status=int(signal.SIGKILL), after=3)] for _ in range(losses)]
     run = msgspec.structs.replace(machine.run(rounds=6), kernel_name=kernel, source="" if kernel == "baseline" else "x")
@@ -105,7 +107,7 @@ def test_baseline_is_never_at_fault_for_lost_rank(losses: int, kernel: str, verd
     assert judged_by(referee, machine, told).verdict is Verdict.PASS
 
 
-def test_spare_opens_problem_while_oracle_world_does(told: Told) -> None:
+def test_spare_opens_problem_while_oracle_world_does(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     machine.referee().judge(machine.run(rounds=2))
     found = told()
@@ -134,7 +136,7 @@ def test_fewer_worlds_run_the_baseline_for_few_rounds(rounds: int | None, refere
     assert len(machine.started["reference"]) == references
 
 
-def test_run_with_little_memory_says_so_and_continues(told: Told) -> None:
+def test_run_with_little_memory_says_so_and_continues(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.references = 1
     referee = machine.referee()
@@ -147,7 +149,7 @@ def test_run_with_little_memory_says_so_and_continues(told: Told) -> None:
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
 
-def test_baseline_against_itself_keeps_world_for_next_run(told: Told) -> None:
+def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     run = events.Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
@@ -180,7 +182,7 @@ def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
     assert not second.processes.paused
 
 
-def test_a_duel_has_two_verdicts(told: Told) -> None:
+def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
     machine.referee().judge(machine.run(rounds=6, versus=events.Contender("rival.py", "# rival.py\n")))
     judged = result(told())
@@ -191,7 +193,9 @@ def test_a_duel_has_two_verdicts(told: Told) -> None:
     ("order", "after", "phase"),
     [(Kind.OPEN, 0, "prepare"), (Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")],
 )
-def test_failing_reference_is_harness_error_and_gets_replaced(order: Kind, after: int, phase: str, told: Told) -> None:
+def test_failing_reference_is_harness_error_and_gets_replaced(
+    order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine()
     machine.faults["reference"] = [[Fault(order, Kind.RAISED, after=after, text="out of order", times=1)]]
     referee = machine.referee()
@@ -204,7 +208,7 @@ def test_failing_reference_is_harness_error_and_gets_replaced(order: Kind, after
 
 
 @pytest.mark.parametrize("order", [Kind.MEASURE_BASELINE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
-def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Told) -> None:
+def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
     machine.oracle.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
@@ -216,7 +220,7 @@ def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Told) -> No
     assert judged_by(referee, machine, told).verdict is Verdict.PASS
 
 
-def test_a_busy_machine_accuses_no_kernel(told: Told) -> None:
+def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(kernel=MadeKernel(without_core=0.95, faults=[Fault(Kind.GO)]))
     machine.outside_share = 0.95
     referee = machine.referee()
@@ -230,7 +234,7 @@ def test_a_busy_machine_accuses_no_kernel(told: Told) -> None:
 @pytest.mark.parametrize(
     "changes", [{"dtype": "int64"}, {"device": "abacus"}, {"problem_dir": "/nowhere"}, {"world": 0}]
 )
-def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: Told) -> None:
+def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     run = machine.run(rounds=6)
@@ -257,7 +261,9 @@ def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: 
         ("spare", Kind.ARM, 20, "time"),
     ],
 )
-def test_run_is_cancelled_at_any_wait(role: str, order: Kind, after: int, phase: str, told: Told) -> None:
+def test_run_is_cancelled_at_any_wait(
+    role: str, order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     start = machine.start
@@ -282,7 +288,7 @@ def test_run_is_cancelled_at_any_wait(role: str, order: Kind, after: int, phase:
 
 
 @pytest.mark.parametrize("role", ["reference", "spare"])
-def test_run_is_cancelled_behind_closed_gate(role: str, told: Told) -> None:
+def test_run_is_cancelled_behind_closed_gate(role: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -297,7 +303,7 @@ def test_run_is_cancelled_behind_closed_gate(role: str, told: Told) -> None:
     assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
-def test_run_waiting_for_lease_is_cancelled_unstarted(told: Told) -> None:
+def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(machine.run())
@@ -334,7 +340,7 @@ def judged_in(found: list[Any]) -> list[events.Judged]:
     return [event for event in found if isinstance(event, events.Judged)]
 
 
-def test_longer_measuring_sharpens_results_until_its_end(told: Told) -> None:
+def test_longer_measuring_sharpens_results_until_its_end(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     machine.referee().judge(machine.run(budget_s=0.5, live_s=6.0))
     found = told()
@@ -346,7 +352,7 @@ def test_longer_measuring_sharpens_results_until_its_end(told: Told) -> None:
     assert judged[-1].result.rounds > judged[0].result.rounds
 
 
-def test_cancel_ends_longer_measuring_and_keeps_check(told: Told) -> None:
+def test_cancel_ends_longer_measuring_and_keeps_check(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     referee = machine.referee()
     machine.clock.after(6.0, lambda: referee.pipe.hear(events.Cancel(run_id="1")))
@@ -357,7 +363,7 @@ def test_cancel_ends_longer_measuring_and_keeps_check(told: Told) -> None:
     assert judged_by(referee, machine, told, "2").verdict is Verdict.PASS
 
 
-def test_the_next_command_ends_measuring_on(told: Told) -> None:
+def test_the_next_command_ends_measuring_on(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     referee = machine.referee()
     machine.clock.after(6.0, lambda: referee.pipe.hear(events.Warm(setting=machine.setting())))
@@ -366,7 +372,7 @@ def test_the_next_command_ends_measuring_on(told: Told) -> None:
     assert result(told()).verdict is Verdict.PASS
 
 
-def test_kernel_wrong_in_longer_measuring_has_failed(told: Told) -> None:
+def test_kernel_wrong_in_longer_measuring_has_failed(told: Callable[[], list[Any]]) -> None:
     machine = loud()
 
     def fail() -> None:
@@ -391,7 +397,7 @@ def contended(gpu: MadeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> L
     return Lease(["made"], folder)
 
 
-def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Told) -> None:
+def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
     referee = machine.referee()
@@ -405,7 +411,7 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Told) -> N
 
 @pytest.mark.parametrize(("urgency", "seconds"), [(Urgency.PERSON, 20), (Urgency.SWEEP, 300)])
 def test_lease_that_is_never_free_is_harness_error(
-    contended: Lease, told: Told, monkeypatch: pytest.MonkeyPatch, urgency: Urgency, seconds: int
+    contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch, urgency: Urgency, seconds: int
 ) -> None:
     monkeypatch.setattr(main.deadlines, "LEASE", 20.0)
     machine = MadeMachine("made-gpu")
@@ -418,7 +424,7 @@ def test_lease_that_is_never_free_is_harness_error(
 # --- other commands ------------------------------------------------------------------------------------------
 
 
-def test_warming_leaves_a_stage_references_and_a_spare(told: Told) -> None:
+def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -426,7 +432,7 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Told) -> None:
     assert not any(isinstance(event, events.PhaseStarted) and event.phase == "prepare" for event in told())
 
 
-def test_failed_warming_is_no_event_before_the_run(told: Told) -> None:
+def test_failed_warming_is_no_event_before_the_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     referee = machine.referee()
@@ -436,7 +442,7 @@ def test_failed_warming_is_no_event_before_the_run(told: Told) -> None:
     assert {type(event) for event in told()} == {events.WorldChanged}
 
 
-def test_calibration_has_peaks_of_slowest_rank_alone(told: Told) -> None:
+def test_calibration_has_peaks_of_slowest_rank_alone(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -448,7 +454,7 @@ def test_calibration_has_peaks_of_slowest_rank_alone(told: Told) -> None:
     assert (referee.contenders.spares, referee.references.worlds) == ([], [])
 
 
-def test_a_calibration_that_fails_says_so(told: Told) -> None:
+def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.MEASURE_PEAKS, Kind.BROKEN, text="no"))
     referee: Referee = machine.referee()
@@ -458,7 +464,9 @@ def test_a_calibration_that_fails_says_so(told: Told) -> None:
     assert referee.oracle.world is None
 
 
-def test_transfers_are_of_the_pairs_of_all_ranks(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transfers_are_of_the_pairs_of_all_ranks(
+    told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     pairs = [PairTimes((0, 1), {"SM stores": [2.0]}), PairTimes((1, 2), {"SM stores": [3.0]})]
@@ -474,7 +482,7 @@ def test_transfers_are_of_the_pairs_of_all_ranks(told: Told, monkeypatch: pytest
 
 
 def test_other_libraries_add_ways_and_isolated_faults(
-    monkeypatch: pytest.MonkeyPatch, gpu: MadeGpu, told: Told
+    monkeypatch: pytest.MonkeyPatch, gpu: MadeGpu, told: Callable[[], list[Any]]
 ) -> None:
     monkeypatch.setattr(gpu, "on_gpus", True)
 
@@ -496,7 +504,9 @@ def test_other_libraries_add_ways_and_isolated_faults(
 
 
 @pytest.mark.parametrize("measured", ["calibrate", "time_transfers"])
-def test_measurement_waits_for_timing_of_other_arenas(contended: Lease, measured: str, told: Told) -> None:
+def test_measurement_waits_for_timing_of_other_arenas(
+    contended: Lease, measured: str, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
     machine.clock.after(30.0, contended.close)
