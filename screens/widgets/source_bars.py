@@ -44,7 +44,7 @@ class SourceBar(Horizontal):
     SourceBar PlainStatic { width: auto; color: $muted; }
     SourceBar Input { width: 3fr; max-width: 40; margin: 0 1; }
     SourceBar .short { width: 14; }
-    SourceBar .keys { width: 1fr; min-width: 0; height: 1; }
+    SourceBar .keys { width: 1fr; min-width: 0; height: 1; margin-left: 1; }
     """
 
     source: text_lines.Searched | None = None
