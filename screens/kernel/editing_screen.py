@@ -22,7 +22,7 @@ from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.run_update import LineJump
 from screens.kernel.source.kernel_buffer import KernelBuffer
-from screens.kernel.source.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, BaselineView, SourcePane
+from screens.kernel.source.source_pane import BASELINE, KERNEL, VIEW_LETTERS, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.pane_jump import Stop
 from screens.terminal_app import edit_outside
@@ -77,7 +77,7 @@ class EditingScreen(BaseScreen):
     def files(self) -> list[str]:
         """The other files of the kernel's folder, by their path in it."""
         names = self.session.kernel.files.keys() | self.buffer.editors.keys()
-        return sorted(names - {MAIN, *VIEW_NAMES, "result", "log"})
+        return sorted(names - {MAIN, *VIEW_LETTERS, "result", "log"})
 
     @property
     def front(self) -> Editor:
@@ -260,7 +260,7 @@ class EditingScreen(BaseScreen):
         await self._open_bar(LineBar)
 
     async def _open_bar(self, kind: type[SourceBar]) -> None:
-        if self.view not in (KERNEL, BaselineView.NAME, *self.files):
+        if self.view not in (KERNEL, BASELINE, *self.files):
             self.show_view(KERNEL)
         await self.query_one(SourcePane).open(kind)
 
@@ -291,7 +291,7 @@ class EditingScreen(BaseScreen):
     @property
     def left_views(self) -> tuple[str, ...]:
         """The views on the left: the kernel, the other files of its folder, and the others."""
-        return (KERNEL, *self.files, *VIEW_NAMES[1:])
+        return (KERNEL, *self.files, *[*VIEW_LETTERS][1:])
 
     def views(self) -> tuple[str, ...]:
         return self.left_views if self.has_class("-wide") else (*self.left_views, "result", "log")

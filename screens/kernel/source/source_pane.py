@@ -1,7 +1,6 @@
 """The left column of the kernel screen: the editor, or in its place the baseline, the diff or the card."""
 
 from pathlib import Path
-from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -10,76 +9,18 @@ from textual.widgets import ContentSwitcher
 
 from arena.workspace.kernel_folder import texts_of
 from problems.specification import Problem
-from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.kernel_files import MAIN
 from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
 from screens.widgets.source_bars import SourceBar, open_bar
 
-KERNEL = "kernel"
-"""Id of the editor, and the name of its view."""
-
-
-class SourceView(Widget):
-    """A view in place of the editor. Subclasses list this base last: Textual reads only the first's default styles."""
-
-    NAME: ClassVar[str]
-    """The widget's id, and the name on its tab."""
-    TITLE: ClassVar[str]
-    """The title on the border."""
-    LETTER: ClassVar[str]
-    """The jump letter of the view."""
-
-    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
-        """Updates the view when it comes to the front. kernel: as in the editors."""
-        raise NotImplementedError
-
-
-class BaselineView(Source, SourceView):
-    """The baseline's source."""
-
-    NAME: ClassVar[str] = "baseline"
-    TITLE: ClassVar[str] = "baseline.py"
-    LETTER: ClassVar[str] = "b"
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(name=self.TITLE, id=id)
-
-    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
-        if self.text != problem.baseline_source:
-            self.text = problem.baseline_source
-
-
-class KernelDiff(Source, SourceView):
-    """The diff from the baseline to the kernel."""
-
-    NAME: ClassVar[str] = "diff"
-    TITLE: ClassVar[str] = "diff"
-    LETTER: ClassVar[str] = "d"
-
-    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
-        self.compare({MAIN: problem.baseline_source}, texts_of(kernel), BaselineView.TITLE, file_name)
-
-
-class CardView(VerticalScroll, SourceView):
-    """The problem's card."""
-
-    NAME: ClassVar[str] = "card"
-    TITLE: ClassVar[str] = "card"
-    LETTER: ClassVar[str] = "a"
-
-    def bring_up(self, problem: Problem, kernel: Kernel, file_name: str) -> None:
-        if not self.children:
-            from screens.dialogs import Page  # slow to import: only when a card is opened
-
-            self.mount(Page(problem.card))
-
-
-VIEWS: tuple[type[SourceView], ...] = (BaselineView, KernelDiff, CardView)
-"""In the order of their tabs, after the editor's. To add a view: write its class, and list it here."""
-VIEW_NAMES = (KERNEL, *(view.NAME for view in VIEWS))
-VIEW_LETTERS = {KERNEL: "k", **{view.NAME: view.LETTER for view in VIEWS}}
+KERNEL, BASELINE, DIFF, CARD = "kernel", "baseline", "diff", "card"
+"""The names of the views, and the ids of their widgets. That of the kernel is the editor."""
+VIEW_LETTERS = {KERNEL: "k", BASELINE: "b", DIFF: "d", CARD: "a"}
+"""The jump letters of the views, in the order of their tabs."""
+BASELINE_FILE = "baseline.py"
 
 
 def shortened_path(path: Path, cells: int) -> str:
@@ -103,8 +44,9 @@ class SourcePane(TitledPane):
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
             yield self.buffer.editor
-            for make in VIEWS:
-                yield make(id=make.NAME)
+            yield Source(id=BASELINE)
+            yield Source(id=DIFF)
+            yield VerticalScroll(id=CARD)
 
     async def open(self, kind: type[SourceBar]) -> None:
         """Opens a bar for the text in front, and closes another bar. Does nothing if the view has no text."""
@@ -113,11 +55,11 @@ class SourcePane(TitledPane):
             await open_bar(self, source, kind)
 
     def bring_up(self, name: str) -> Widget:
-        """Shows one of VIEW_NAMES, or one of the other files of the kernel's folder. Returns its widget."""
+        """Shows one of VIEW_LETTERS, or one of the other files of the kernel's folder. Returns its widget."""
         for bar in self.query(SourceBar):
             bar.close()
         switcher = self.query_one("#sources", ContentSwitcher)
-        if name not in VIEW_NAMES:
+        if name not in VIEW_LETTERS:
             editor = self.buffer.open_file(name)
             if not editor.is_attached:
                 switcher.mount(editor)
@@ -129,8 +71,15 @@ class SourcePane(TitledPane):
     def follow_editor(self) -> None:
         """Updates the view in front to the editors' texts; removes the editors of deleted files."""
         view = self.query_one("#sources", ContentSwitcher).visible_content
-        if isinstance(view, SourceView):
-            view.bring_up(self.problem, self.buffer.kernel, self.file.name)
+        baseline = self.problem.baseline_source
+        if isinstance(view, Source) and view.id == BASELINE and view.text != baseline:
+            view.text = baseline
+        elif isinstance(view, Source) and view.id == DIFF:
+            view.compare({MAIN: baseline}, texts_of(self.buffer.kernel), BASELINE_FILE, self.file.name)
+        elif isinstance(view, VerticalScroll) and not view.children:
+            from screens.dialogs import Page  # slow to import: only when a card is opened
+
+            view.mount(Page(self.problem.card))
         for editor in self.query(Editor):
             if editor is not view and editor not in self.buffer.editors.values():
                 editor.remove()
@@ -147,10 +96,10 @@ class SourcePane(TitledPane):
         """
         self._copy_key, self._mark = copy_key, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content
-        if isinstance(view, SourceView):
-            entitle(self, view.TITLE, "")
+        assert view is not None
+        if not isinstance(view, Editor):
+            entitle(self, BASELINE_FILE if view.id == BASELINE else str(view.id), "")
             return
-        assert isinstance(view, Editor)
         row, column = view.cursor_location
         place = f"{row + 1}:{column + 1}  {view.mode}".rstrip()
         signature = view.signature(self.size.width - FRAME)
