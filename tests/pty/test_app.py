@@ -120,7 +120,8 @@ async def test_ctrl_z_waits_for_present_work() -> None:
 
 
 class SlowToEnd(Static):
-    may_end, ends = asyncio.Event(), asyncio.Event()
+    may_end: asyncio.Event
+    ends: asyncio.Event
 
     async def on_unmount(self) -> None:
         self.ends.set()
@@ -137,6 +138,7 @@ async def test_cancelled_waits_do_not_end_app() -> None:
     app = TerminalApp()
     async with app.run_test() as pilot:
         await app.mount(widget := SlowToEnd())
+        widget.may_end, widget.ends = asyncio.Event(), asyncio.Event()
         removal = app.run_worker(remove(widget))
         await widget.ends.wait()  # the app waits for the removal, too
         removal.cancel()

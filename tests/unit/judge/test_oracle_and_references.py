@@ -215,11 +215,13 @@ def test_references_that_failed_or_misfit_are_replaced() -> None:
 def test_after_early_end_only_rested_references_stay() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
-    resting, running = pool.references.take(pool.prepare(setting, 2), setting, 2)
-    resting.processes.pause()
+    resting, running, queued = pool.references.take(pool.prepare(setting, 3), setting, 3)
+    queued.state = State.QUEUED
+    for world in (resting, queued):
+        world.processes.pause()
     pool.references.drop_busy()
     assert pool.references.worlds == [resting]
-    assert running.state is State.DEAD
+    assert running.state is queued.state is State.DEAD
     assert not pool.references.are_loaded(pool.oracle.prepared, 1)
     pool.references.drop()
     assert pool.references.worlds == []

@@ -73,16 +73,14 @@ def started(request) -> Iterator[Started]:
     started.end()
 
 
-def rest(
-    stopping: ByGroup | BySignals, process: "subprocess.Popen[bytes]", *signals: signal.Signals
-) -> StoppedActivity:
+def rest(stopping: ByGroup | BySignals, pid: int, *signals: signal.Signals) -> StoppedActivity:
     """Stops the process once and sends it these signals from outside; returns the stopped activity."""
     stopping.halt()
     stopping.complete()
     stopping.await_stopped()
     before, began = stopping.activity(), time.monotonic()
     for number in signals:
-        os.kill(process.pid, number)
+        os.kill(pid, number)
     time.sleep(0.1)
     until = time.monotonic() + PATIENCE_S  # on a busy machine, a process that continues waits for a core
     while before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity()):
@@ -119,31 +117,24 @@ def test_starting_world_is_stopped_before_ranks_are_known():
 
 
 def test_a_rest_is_a_rest(started):
-    assert rest(started.stopping, started.process).disturbed == 0
-    started.stopping.go_on()
-    used = started.stopping.activity().cpu_seconds
-    eventually(lambda: started.stopping.activity().cpu_seconds > used)
+    pid = started.process.pid
+    assert rest(started.stopping, pid).disturbed == 0
+    used = started.stopping.meter()
+    assert used() == pytest.approx(0.0, abs=0.005)
+    started.stopping.go_on([pid])  # but for this one
+    eventually(lambda: processes.state(pid) == "T")
+    processes.resume([pid])
+    eventually(lambda: used() > 0.02)
 
 
 def test_world_continued_by_signal_is_seen(started):
-    found = rest(started.stopping, started.process, signal.SIGUSR1, signal.SIGCONT)
+    found = rest(started.stopping, started.process.pid, signal.SIGUSR1, signal.SIGCONT)
     if started.group is not None:
         assert found.disturbed == 0
     else:
         assert found.disturbed == 1
         assert found.cpu_seconds > 0.0
         assert found.processes == 1
-
-
-def test_one_process_is_stopped_alone(started):
-    pid = started.process.pid
-    processes.pause([pid])
-    await_stopped([pid])
-    used = processes.cpu_seconds([pid])
-    time.sleep(0.05)
-    assert processes.cpu_seconds([pid]) == used
-    processes.resume([pid])
-    eventually(lambda: processes.cpu_seconds([pid]) > used)
 
 
 def test_process_that_does_not_stop_is_error(monkeypatch):
