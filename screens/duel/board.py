@@ -61,7 +61,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
         duels = self.query_one("#duels", OptionList)
         duels.display = bool(self.records)
         if self.records:
-            self.name_keys("enter replays · c next category · esc back")
+            self.name_keys(f"enter replays · {'c next category · ' * bool(self.found)}esc back")
         self._show()
         duels.focus()
 
