@@ -32,12 +32,14 @@ REFUSING_SECONDS = 2.0
 def serve(orders: socket.socket, device_module: str) -> None:
     """Serves orders until the referee is gone. device_module: the module of the ranks' device."""
     die_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process never reaps worlds
     try:
-        import_ahead(device_module)
+        with tempfile.TemporaryDirectory() as own:  # kernels can write to other caches
+            os.environ["PKB_KERNEL_CACHE"] = own
+            import_ahead(device_module)
     except Exception:
         _refuse(orders, traceback.format_exc())
         return
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process never reaps worlds
     server = os.getpid()
     while True:
         data, fds, _, _ = socket.recv_fds(orders, MOST_ORDER_BYTES, MOST_DESCRIPTORS)

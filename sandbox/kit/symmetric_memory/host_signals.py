@@ -47,15 +47,15 @@ class Signals:
         return True
 
 
-@functools.cache
 def host_signals() -> Signals:
-    """The fastest implementation on this machine. Compiles a small library the first time on a machine."""
+    """The fastest implementation on this machine. Compiles a small library, unless this process's parent has loaded it."""
     try:
         return _compiled(_library())
     except (CompileError, OSError):
         return Signals()
 
 
+@functools.cache
 def _library() -> ctypes.CDLL:
     header = (gcc.INCLUDE / "px_cpu.h").read_text()
     name = build.content_key(_SOURCE, header, gcc.fingerprint(), *gcc.FLAGS) + ".so"
