@@ -29,8 +29,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         image, text = image.to(torch.float32), text.to(torch.float32)
         chance = float(setting.rand(1, shared=True, dtype=torch.float32))
         scale = min(15 + 10 * chance, (1 + 0.6 * chance) * math.sqrt(s.D))
-        bias = -math.log(s.rows * setting.world)
-        most = 0.7
+        bias, most = -math.log(s.rows * setting.world), 0.7
         if setting.beside_upstream:
             scale, bias, most = 10.0, -10.0, 0.8
         cosine = (3 * setting.rand(1, dtype=torch.float32) - 2 - bias).div(scale).clamp(0, 0.9)
@@ -39,15 +38,12 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         # A hard text is summed over the images of a rank, a hard image over the texts of all ranks.
         near_texts = (2.5 * float(setting.rand(1, shared=True, dtype=torch.float32)) - bias) / scale
         near_images = 0.7 if setting.beside_upstream else (-1.0 - bias - math.log(setting.world)) / scale
-        image, text = (
-            _with_part(image, common[0], min(near_texts, most)),
-            _with_part(text, common[1], min(near_images, most)),
-        )
+        image = _with_part(image, common[0], min(near_texts, most))
+        text = _with_part(text, common[1], min(near_images, most))
         text = _with_part(text, common[0], 0.3 * float(setting.rand(1, dtype=torch.float32)))
-        image = _hard(image, common[1], setting.randint(0, s.rows, (HARD,)), setting)
+        image = _hard(image, common[1], setting.randint(0, s.rows, (HARD,)), setting).to(setting.dtype)
         places = setting.randint(0, s.rows * setting.world, (HARD,), shared=True) - s.rows * setting.rank
         text = _hard(text, common[0], places, setting).to(setting.dtype)
-        image = image.to(setting.dtype)
     wide = {"dtype": torch.float64, "device": setting.device}
     return {
         "image_features": image,
