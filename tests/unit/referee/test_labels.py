@@ -57,7 +57,6 @@ DEFINED = "def total(x):\n        return torch.sum(x)"
         (AT_THE_TOP.format("torch.set_num_threads(1)", "own"), False),
         (9 * HARMLESS + IN_SOLUTION.format("return torch.sum(x)"), True),
         (10 * HARMLESS + IN_SOLUTION.format("return torch.sum(x)"), False),
-        (4990 * "#\n" + IN_SOLUTION.format("return torch.sum(x)"), True),
         (5000 * "#\n" + IN_SOLUTION.format("return torch.sum(x)"), False),
     ],
 )
