@@ -18,7 +18,7 @@ from waiting import PATIENCE_S
 from arena.errors import StoreError
 from arena.paths import Paths
 from arena.records import index
-from arena.records.code_hash import code_hash
+from arena.records.code_hash import LONGEST, code_hash
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
@@ -385,3 +385,4 @@ def test_lines_of_strings_and_other_files_are_code() -> None:
     assert code_hash(f"# tile\n{CUDA}") == code_hash(CUDA)
     assert code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n# why\n"})) == code_hash(Kernel(KERNEL, {"a.py": b"x = 1\n"}))
     assert code_hash(Kernel(KERNEL, {"a.cu": b"#define X 1\n"})) != code_hash(Kernel(KERNEL, {"a.cu": b""}))
+    assert code_hash(KERNEL + "#\n" * LONGEST) != code_hash(KERNEL)  # too long to be read as Python
