@@ -19,7 +19,7 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.json_lines import Follower
 from arena.sweep import journal as journals
-from arena.sweep.grid import SweepGrid
+from arena.sweep.grid import SweepGrid, mark_words
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, Unanswered, Written
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
@@ -149,6 +149,10 @@ def test_grid_expects_the_rest_at_its_pace() -> None:
         grid.apply(msgspec.structs.replace(result(attempt, verdict), at=at))
     assert (grid.results, grid.passed, grid.usd, grid.last_at) == (2, 1, 1.0, 11.0)
     assert grid.left_s == pytest.approx(3 * 10 / 3)
+    assert mark_words(grid.squares["allreduce", "agent:s"].marks[2]) == "WRONG_RESULT"
+    older = result(1, "PASS")  # of a player that writes no answers
+    grid.apply(msgspec.structs.replace(older, at=4.0, cell=msgspec.structs.replace(older.cell, player="house")))
+    assert (grid.last_at, grid.squares["allreduce", "house"].waiting) == (11.0, 0)
     assert (grid.squares["allreduce", "agent:s"].written, grid.squares["allreduce", "agent:s"].waiting) == (2, 0)
 
 

@@ -45,6 +45,7 @@ def test_graph_of_every_baseline_is_sound_kernel(problem):
 def test_windows_cover_four_collectives_and_copy_engines_two():
     assert [problem.id for problem in PROBLEMS if has_variant(problem, WINDOWS)] == [1, 2, 7, 8]
     assert [problem.id for problem in PROBLEMS if has_variant(problem, COPY_ENGINE)] == [2, 8]
+    assert all(has_variant(problem, GRAPH) for problem in PROBLEMS)
     for problem in PROBLEMS:
         for word in (WINDOWS, COPY_ENGINE):
             if not has_variant(problem, word):
