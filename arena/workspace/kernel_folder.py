@@ -12,7 +12,6 @@ from pathlib import Path
 
 from arena.errors import UsageError
 from arena.paths import write_atomically
-from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.kernel_files import MAIN, MOST_BYTES, MOST_FILES, Files, Kernel, is_file_name, is_left_out
 
 
@@ -60,6 +59,8 @@ def main_file(path: Path) -> Path:
 
 def shown_name(path: Path) -> str:
     """Returns a kernel's name in results: "kernel.py", "two_shot/kernel.py", or "./baseline", for the word is the problem's."""
+    from arena.workspace.named_kernels import BASELINE  # loads the catalogue, for which the first paint must not wait
+
     name = f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
     return f"./{name}" if name == BASELINE else name
 
