@@ -103,6 +103,6 @@ def action_named(name: str) -> Action | None:
 
 
 def key_of(name: str, keymap: dict[str, str]) -> str:
-    """The key of an action as it is written on the screen: "F7", "ctrl+l"."""
+    """The first key of an action as it is written on the screen: "F7", "ctrl+l"."""
     key = keymap.get(name) or next(action.key for action in ACTIONS if action.name == name)
-    return key_words(key)
+    return key_words(key).partition(" or ")[0]

@@ -154,7 +154,7 @@ class Commands(Provider):
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
         """Returns one line: the group at its first action, the title, its first key, what it does."""
-        key = key_of(action.name, arena_app(self.screen).services.settings.keymap).partition(" or ")[0]
+        key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
         title = title.pad_right(max(1, _TITLE - title.cell_length))
         return Content.assemble(
             (f"{group:<{_GROUP}}", "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted")

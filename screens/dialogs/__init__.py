@@ -132,10 +132,9 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def _fit_keys(self) -> None:
         """Shows as many keys as fit, the last one always. If some are left out, the key of the help is there, too."""
-        help_key = self.key_words("help").partition(" or ")[0]
         for frame in self.query(".dialog"):
             *keys, last = self._keys
-            fewer = [[*keys[:count], f"{help_key} keys", last] for count in range(len(keys) - 1, -1, -1)]
+            fewer = [[*keys[:count], f"{self.key_words('help')} keys", last] for count in range(len(keys) - 1, -1, -1)]
             wordings = map(" · ".join, [self._keys, *fewer])
             words = next((each for each in wordings if cell_len(each) <= frame.outer_size.width - FRAME), last)
             entitle(frame, subtitle=words)
