@@ -15,7 +15,9 @@ from arena.sweep.journal import last_plan
 from sandbox.protocol.verdict import ExitCode
 
 
-def swept(monkeypatch, outcome: str, *arguments: str, clock: str = "call", verdict: str = "PASS") -> Result:
+def swept(
+    monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call", verdict: str = "PASS"
+) -> Result:
     """Runs a sweep in which every baseline has this outcome by that clock."""
     environment = {"PKB_SCRIPTED_OUTCOME": outcome, "PKB_SCRIPTED_CLOCK": clock, "PKB_SCRIPTED_VERDICT": verdict}
     engine = partial(Engine, command=COMMAND, environment=environment)

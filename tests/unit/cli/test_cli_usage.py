@@ -290,7 +290,9 @@ def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: in
         (b'problem_dirs = ["/nowhere/mine"]\n', 0, "/nowhere/mine"),
     ],
 )
-def test_settings_fault_is_named(pkb_arena: CommandLine, home: Path, content: bytes, code: int, words: str) -> None:
+def test_settings_file_with_fault_is_named_plainly(
+    pkb_arena: CommandLine, home: Path, content: bytes, code: int, words: str
+) -> None:
     set_up(home, content)
     done = pkb_arena("list")
     assert done.returncode == code
@@ -406,7 +408,9 @@ def test_light_commands_stay_light() -> None:
         (["ab", "nonsense"], ["nonsense"]),
     ],
 )
-def test_bad_usage_of_a_benchmark(capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]) -> None:
+def test_bad_usage_of_a_benchmark_gets_one_message(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]
+) -> None:
     command = partial(benchmarks.__main__.main.main, arguments, prog_name=PROGRAM, standalone_mode=False)
     assert exit_code_of(command) == ExitCode.USAGE
     out, err = capsys.readouterr()

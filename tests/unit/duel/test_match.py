@@ -377,9 +377,13 @@ async def test_a_duel_that_the_harness_broke_is_listed(make_match: MakeMatch, pa
     assert "a without a correct kernel, b ▲ 1.50×" in abandoned_words(broken.state)
 
 
-async def test_final_that_the_harness_broke_decides_nothing(make_match: MakeMatch, paths: Paths) -> None:
-    match = make_match(fixed("breaks", "a"), fixed("pass", "b"))
-    with pytest.raises(MachineError, match="the final could not be run"):
+@pytest.mark.parametrize(
+    ("kernel", "error", "words"),
+    [("breaks", MachineError, "the final could not be run"), ("refuse", UsageError, "sizes do not fit")],
+)
+async def test_what_decides_nothing_is_abandoned(make_match: MakeMatch, paths: Paths, kernel, error, words) -> None:
+    match = make_match(fixed(kernel, "a"), fixed("pass", "b"))
+    with pytest.raises(error, match=words):
         await match.play()
     assert isinstance(told(match, paths)[-1], ev.Abandoned)
 
@@ -404,13 +408,6 @@ async def test_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: P
         Match(engine, paths, PROBLEM, header, players)
     assert refused.value.advice == "free some space"
     assert list(paths.duels.iterdir()) == []
-
-
-async def test_setting_that_cannot_be_run_ends_duel(make_match: MakeMatch, paths: Paths) -> None:
-    match = make_match(fixed("refuse", "a"), fixed("pass", "b"))
-    with pytest.raises(UsageError, match="sizes do not fit"):
-        await match.play()
-    assert isinstance(told(match, paths)[-1], ev.Abandoned)
 
 
 async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from made_kernels import Fault, MadeKernel, MadeOracle
-from made_machine import MadeCpu, MadeGpu, MadeMachine
+from made_machine import MadeCpu, MadeGpu, MadeMachine, Pool
 
 from sandbox.machine.devices.kind import DISTINCT_SECONDS, MOST_DISTINCT
 from sandbox.protocol.frames import Kind
@@ -255,47 +255,37 @@ def test_silent_trusted_world_is_replaced_after_cancel(fault: Fault) -> None:
     assert machine.clock.monotonic() - before < 2.1
 
 
-def test_baseline_must_still_compute_after_device_kill() -> None:
-    machine = MadeMachine("made-gpu")
+def with_contender(device: str, *faults: Fault) -> tuple[MadeMachine, Pool]:
+    """A machine with a prepared setting and a contender that a run has taken. faults: of the oracle world."""
+    machine = MadeMachine(device)
+    machine.oracle.faults += faults
     pool, setting = machine.pool(), machine.setting()
     pool.oracle.prepare(setting)
     pool.contenders.take(setting)
-    pool.end_run()
-    assert pool.oracle.world is not None
-    assert machine.ranks(pool.oracle.world).orders[-1].kind is Kind.WAKE
+    return machine, pool
+
+
+def test_baseline_must_still_compute_after_device_kill(gpu: MadeGpu) -> None:
+    for complaint in ("", "GPU 0 asks for a reset"):
+        machine, pool = with_contender("made-gpu")
+        gpu.complaint = complaint
+        pool.end_run()
+        assert pool.oracle.world is not None
+        assert (machine.ranks(pool.oracle.world).orders[-1].kind is Kind.WAKE) is not bool(complaint)
+        assert pool.oracle.current_gpu_fault() == complaint
+    gpu.complaint = ""
     assert pool.oracle.current_gpu_fault() == ""
 
 
 def test_baseline_broken_by_kill_is_replaced() -> None:
-    machine = MadeMachine("made-gpu")
-    machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
-    pool, setting = machine.pool(), machine.setting()
-    pool.oracle.prepare(setting)
-    pool.contenders.take(setting)
+    machine, pool = with_contender("made-gpu", Fault(Kind.WAKE, ranks=(0, 1)))
     before = machine.clock.monotonic()
     pool.end_run()
     assert pool.oracle.world is None
     assert machine.clock.monotonic() - before == pytest.approx(deadlines.HEALTH, abs=0.5)
 
 
-def test_unsound_device_is_reported_until_sound_again(gpu: MadeGpu) -> None:
-    machine = MadeMachine("made-gpu")
-    pool, setting = machine.pool(), machine.setting()
-    pool.oracle.prepare(setting)
-    pool.contenders.take(setting)
-    gpu.complaint = "GPU 0 asks for a reset"
-    pool.end_run()
-    assert pool.oracle.world is not None
-    assert machine.ranks(pool.oracle.world).orders[-1].kind is not Kind.WAKE
-    assert pool.oracle.current_gpu_fault() == "GPU 0 asks for a reset"
-    gpu.complaint = ""
-    assert pool.oracle.current_gpu_fault() == ""
-
-
 def test_killed_cpu_kernel_leaves_nothing_to_examine() -> None:
-    machine = MadeMachine("made-cpu")
-    pool, setting = machine.pool(), machine.setting()
-    pool.oracle.prepare(setting)
-    pool.contenders.take(setting)
+    _, pool = with_contender("made-cpu")
     pool.end_run()
     assert pool.oracle.killed is None

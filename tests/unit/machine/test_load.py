@@ -113,7 +113,7 @@ def test_only_handled_signals_are_said_to_be_handled() -> None:
         ("1", "0::/\n", True, False),
     ],
 )
-def test_sessions_share_cores_without_groups(
+def test_sessions_share_cores_without_control_group(
     tmp_path: Path, enabled: str, cgroup: str, weight: bool, groups: bool
 ) -> None:
     for name, text in (("sys/kernel/sched_autogroup_enabled", enabled), ("self/cgroup", cgroup)):
