@@ -1,5 +1,7 @@
 """Simulated kinds of device for all tests in this folder."""
 
+import random
+
 import pytest
 from made_machine import MadeCpu, MadeGpu
 
@@ -13,8 +15,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> MadeGpu:
     """Registers the simulated kinds of device, on a machine of their own, and returns the one with a gate."""
     monkeypatch.setattr(processes, "outside_seconds", lambda: 0.0)
     monkeypatch.setattr(
-        probes, "SPIN_SECONDS", probes.SLEEP_SECONDS
-    )  # reading progress at every simulated us takes long
+        random, "SystemRandom", lambda: random.Random(3)
+    )  # the order of batches decides what noise they get
+    # reading progress at every simulated us takes long
+    monkeypatch.setattr(probes, "SPIN_SECONDS", probes.SLEEP_SECONDS)
     kind = MadeGpu()
     for each in (MadeCpu(), kind):
         monkeypatch.setitem(KINDS, each.name, each)
