@@ -1,6 +1,7 @@
 """A rank of the oracle world: draws inputs, runs the baseline and the oracle, and compares. It never loads a kernel."""
 
 import itertools
+import math
 import mmap
 import os
 import select
@@ -334,11 +335,11 @@ class TrustedRank(Rank):
                 side.due, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         distances = dict(zip(compared, found.tolist(), strict=True))
-        side.compared += [distances[n] for n in order.slots if n in distances]
+        before = max([side.farthest, *(distances[n] for n in order.slots if n in distances)])
         farthest = sorted(((distances[n], n) for n in order.beside), reverse=True)[:MOST_FAR]
-        usual = FURTHER * max(side.compared, default=1.0)
+        usual = FURTHER * before if before >= 0 else math.inf  # nothing was compared yet
         far = [each for each in farthest if each[0] > 1] or [each for each in farthest[:1] if each[0] > usual]
-        side.compared += [distance for distance, _ in far]
+        side.farthest = max([before, *(distance for distance, _ in far)])
         return [n for n in order.slots if distances.get(n) != 0] + [n for _, n in far]
 
     def expected(self, index: int, against: int | None) -> Expected:

@@ -31,8 +31,8 @@ class SideArenas:
     """Copies of outputs from the time when they were due, laid out like `outputs`."""
     takes: bool = False
     """Whether outputs were taken since the last draw, so that the copies are compared."""
-    compared: list[float] = field(default_factory=list)
-    """Distances of outputs from the baseline's, in units of their limit, of those that were compared with the oracle."""
+    farthest: float = -1.0
+    """Largest distance from the baseline's of outputs that were compared with the oracle, in units of the limit; -1: none was."""
 
     @property
     def due(self) -> torch.Tensor:

@@ -394,7 +394,7 @@ class AwayFromBaseline(TrustedRank):
         self.comparison, self.comparison_of = near, lambda slot: near  # type: ignore[assignment,method-assign]
         self.device = SimpleNamespace(torch_device=torch.device("cpu"))  # type: ignore[assignment]
         self.arenas = SimpleNamespace(  # type: ignore[assignment]
-            sides={0: SimpleNamespace(due=memory, compared=[])},
+            sides={0: SimpleNamespace(due=memory, farthest=-1.0)},
             room=1,
             slot_of=lambda *_: memory,
             inputs_of=lambda slot: {},
@@ -412,7 +412,7 @@ def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
     rank.arenas.sides[2], rank.arenas.out_bytes = SimpleNamespace(outputs=None), 64
     distances = {1: 0.0, 2: 0.5, 3: 0.5, 4: 1.5}
     rank.comparison.distance = lambda theirs, baseline, some, *_: torch.tensor([distances[n] for n in some])  # type: ignore[method-assign]
-    rank.arenas.sides[0].compared.clear()
+    rank.arenas.sides[0].farthest = -1.0
     assert rank.doubtful(CompareOutputs([1, 2], 0, 2, [3, 4])) == [2, 4]
 
 
