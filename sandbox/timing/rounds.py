@@ -390,7 +390,8 @@ class Rounds:
         known = id(self.call), len(self.call.raw), id(self.device), len(self.device.raw), self.turns.waited
         if self._estimated is None or self._estimated[0] != known:
             self.call.waited = self.turns.waited
-            self._estimated = known, (self.call.estimate(self.device), self.device.estimate())
+            device = self.device.estimate()
+            self._estimated = known, (self.call.estimate(self.device), device)
         return self._estimated[1]
 
     def samples(self) -> Samples:
