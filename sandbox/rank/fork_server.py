@@ -33,9 +33,8 @@ def serve(orders: socket.socket, device_module: str) -> None:
     """Serves orders until the referee is gone. device_module: the module of the ranks' device."""
     die_with_parent()
     try:
-        with tempfile.TemporaryDirectory() as own:  # kernels can write to other caches
-            os.environ["PKB_KERNEL_CACHE"] = own
-            import_ahead(device_module)
+        import_ahead(device_module)
+        _load_signals()
     except Exception:
         _refuse(orders, traceback.format_exc())
         return
@@ -58,6 +57,15 @@ def serve(orders: socket.socket, device_module: str) -> None:
                 os.write(order.plan.pipes[0], f"the world could not be forked: {error}\n".encode())
         for fd in fds:
             os.close(fd)
+
+
+def _load_signals() -> None:
+    """Loads the C library of symmetric memory for all worlds. Every kernel text would compile it anew, in 0.3 s."""
+    from sandbox.kit.symmetric_memory.host_signals import host_signals  # after torch, which `import_ahead` loads
+
+    with tempfile.TemporaryDirectory() as own:  # kernels can write to other caches
+        os.environ["PKB_KERNEL_CACHE"] = own
+        host_signals()
 
 
 def _refuse(orders: socket.socket, why: str) -> None:
