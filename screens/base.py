@@ -62,9 +62,9 @@ class BaseScreen(Screen[None]):
     @property
     def draft_words(self) -> str:
         """The message about that text."""
-        return f"The unsaved text of {self.draft_of} is kept as a draft: `{self.reopen}` offers it." * bool(
-            self.draft_of
-        )
+        if not self.draft_of:
+            return ""
+        return f"The unsaved text of {self.draft_of} is kept as a draft: `{self.reopen}` offers it."
 
     def keep_text(self) -> None:
         """Keeps unsaved text on disk, before the app ends after a fault."""

@@ -365,7 +365,7 @@ class KernelSession:
         return next(told, None)
 
     def told_of(self, kernel: Kernel | Path) -> Content:
-        """The newest result of a kernel, or of a file or folder, as `earlier` finds it; empty if there is none."""
+        """The newest result of a kernel, or of a file or folder, as `earlier` finds it; "not run" if there is none."""
         with suppress(ArenaError):
             record = self.earlier(kernel if isinstance(kernel, Kernel) else read_kernel(kernel).kernel)
             if record is not None:
