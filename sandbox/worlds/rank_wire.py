@@ -131,6 +131,11 @@ class RankWire:
         """Whether its connection is closed."""
         return self.closed_at < math.inf
 
+    @property
+    def gone(self) -> bool:
+        """Whether its connection is closed or its process has ended."""
+        return self.closed or self.status is not None
+
     def take_in(self, data: bytes) -> list[Received]:
         """Does with these bytes what `read` does with those that have arrived."""
         self._buffer += data

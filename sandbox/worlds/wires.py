@@ -201,7 +201,7 @@ class Wires:
                 if said is kind:
                     continue
                 raise WorldFailed("PROTOCOL", wire.rank, text=f"sent {said.name} where {kind.name} was due")
-            if (wire.closed or wire.status is not None) and self._has_status(wire):
+            if wire.gone and self._has_status(wire):
                 raise self._died(wire, ended)
             waiting.append(wire.rank)
         return waiting
