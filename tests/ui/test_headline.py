@@ -6,7 +6,19 @@ from run_states import fold
 from stored_runs import record
 
 from arena.runs.run_state import RunState
-from sandbox.protocol import events as ev
+from sandbox.protocol.events import (
+    Failure,
+    Finished,
+    Interval,
+    LeaseHolder,
+    PhaseEnded,
+    PhaseStarted,
+    RivalResult,
+    RunStarted,
+    Speedup,
+    Waiting,
+    WorldChanged,
+)
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.kernel.headline import answer_of, earlier_answer, worlds_words
@@ -23,26 +35,26 @@ def test_unneeded_phase_is_not_waited_for(events) -> None:
 
 
 def test_failure_while_compiling_shows_there_alone(events) -> None:
-    failure = ev.Failure(phase="compile", message="no such type", advice="")
+    failure = Failure(phase="compile", message="no such type", advice="")
     *_, end = events("error")
-    assert isinstance(end, ev.Finished)
-    state = fold([event for event in events("error") if isinstance(event, ev.RunStarted)])
-    state.apply(ev.PhaseStarted(run_id=state.run_id, phase="load", limit_s=30.0, at=1.0))
+    assert isinstance(end, Finished)
+    state = fold([event for event in events("error") if isinstance(event, RunStarted)])
+    state.apply(PhaseStarted(run_id=state.run_id, phase="load", limit_s=30.0, at=1.0))
     state.apply(replace(end, result=replace(end.result, failure=failure)))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile"]
     # The compiler has ended, but without success.
-    state.apply(ev.PhaseEnded(run_id=state.run_id, phase="compile", seconds=0.23))
+    state.apply(PhaseEnded(run_id=state.run_id, phase="compile", seconds=0.23))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile 0.23"]
 
 
 def test_late_phase_names_its_limit(events) -> None:
-    started = [event for event in events("timing") if not isinstance(event, ev.PhaseStarted | ev.PhaseEnded)]
+    started = [event for event in events("timing") if not isinstance(event, PhaseStarted | PhaseEnded)]
     state = fold(started[:1])
-    state.apply(ev.PhaseStarted(run_id=state.run_id, phase="check", limit_s=10.0, at=100.0))
+    state.apply(PhaseStarted(run_id=state.run_id, phase="check", limit_s=10.0, at=100.0))
     assert "▸ check 2.0 s" in words(state, 102.0)
     assert "limit" not in words(state, 102.0)
     assert "check 5.0 s, limit 10 s without waits" in words(state, 105.0)
-    state.apply(ev.PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
+    state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
     assert "time 4.5 s, limit 4 s of measuring · no round yet" in words(state, 204.5, most_s=4.0)
     assert "s, limit 4 s of measuring · round 40/80" in words(fold(events("timing")), most_s=4.0)
     parts = [("✓ load 0.05", ""), ("▸ Waiting", ""), (f"({'x' * 30})", ""), ("esc", "")]
@@ -51,7 +63,7 @@ def test_late_phase_names_its_limit(events) -> None:
 
 def noisy(state: RunState) -> RunState:
     assert state.result is not None
-    wide = ev.Speedup(call=ev.Interval(0.99, 0.49, 2.1), device=None)
+    wide = Speedup(call=Interval(0.99, 0.49, 2.1), device=None)
     state.result = replace(state.result, speedup=wide, outcome="too noisy", clock="call")
     return state
 
@@ -63,7 +75,7 @@ def test_noisy_result_has_range_and_no_large_figure(events) -> None:
     assert answer.asks == "Measure longer (ctrl+l)"
     state = noisy(fold(events("told")))
     assert state.result is not None
-    state.result = replace(state.result, speedup=ev.Speedup(call=None, device=None))  # too few pairs for an interval
+    state.result = replace(state.result, speedup=Speedup(call=None, device=None))  # too few pairs for an interval
     for outcome in ("~ too noisy", "~ too noisy · measuring on"):
         answer = answer_of(state, {})
         assert (answer.outcome, answer.support, answer.sign) == (outcome, state.told.told, "")  # nor of a round
@@ -72,7 +84,7 @@ def test_noisy_result_has_range_and_no_large_figure(events) -> None:
 
 def test_slower_kernel_has_green_pass_and_red_speedup(events) -> None:
     state = fold(events("told"))
-    slow = ev.Speedup(call=ev.Interval(0.5, 0.49, 0.51), device=None)
+    slow = Speedup(call=Interval(0.5, 0.49, 0.51), device=None)
     state.result = replace(state.result, speedup=slow, outcome="slower", clock="call")
     answer = answer_of(state, {})
     assert (answer.words, answer.colour) == ("✓ PASS", "success")
@@ -82,8 +94,8 @@ def test_slower_kernel_has_green_pass_and_red_speedup(events) -> None:
 def other_failed(state: RunState) -> RunState:
     """The state as it is if the other kernel of the run could not be loaded."""
     assert state.result is not None
-    failure = ev.Failure(phase="load", message="no solution", advice="write one", line=3)
-    rival = ev.RivalResult(Verdict.COMPILE_ERROR, "no solution", failure, "0" * 64)
+    failure = Failure(phase="load", message="no solution", advice="write one", line=3)
+    rival = RivalResult(Verdict.COMPILE_ERROR, "no solution", failure, "0" * 64)
     state.result = replace(state.result, speedup=None, outcome="", clock="", told="", rival=rival)
     state.samples.clear()
     return state
@@ -116,8 +128,8 @@ async def test_the_panes_say_why_the_other_kernel_failed(open_app, events, until
 def waiting(events) -> RunState:
     state = fold(events("timing"))
     state.samples.clear()
-    holder = ev.LeaseHolder(pid=4711, user="ada", problem="allreduce", since=0.0)
-    state.apply(ev.Waiting(run_id=state.run_id, holder=holder, at=90.0))
+    holder = LeaseHolder(pid=4711, user="ada", problem="allreduce", since=0.0)
+    state.apply(Waiting(run_id=state.run_id, holder=holder, at=90.0))
     return state
 
 
@@ -127,7 +139,7 @@ def test_waiting_run_says_for_whom_and_how_long(events) -> None:
     assert (answer.words, answer.support) == ("✓ PASS", "Waiting: another run is timing")
     assert answer.advice.startswith("allreduce of ada, process 4711, since ")
     assert "▸ Waiting: another run is timing 12 s  (allreduce of ada, process 4711, since " in words(state, 102.0)
-    state.apply(ev.PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=103.0))
+    state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=103.0))
     assert state.waiting is None
     assert "✓ waited 13" in words(state, 104.0)
 
@@ -169,8 +181,8 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     state = RunState()
     assert worlds_words(state) == "starting: referee process"
     for role in ("baseline", "spare", "reference"):
-        state.apply(ev.WorldChanged(role=role, state="ready", world=2, at=1.0))
+        state.apply(WorldChanged(role=role, state="ready", world=2, at=1.0))
     assert worlds_words(state) == "ready (oracle, spare and reference processes started)"
     assert len(worlds_words(state)) <= 58
-    state.apply(ev.WorldChanged(role="spare", state="starting", world=2, at=2.0))
+    state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
     assert worlds_words(state) == "starting: spare process"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from waiting import comes_true
 
-from arena.duel import events as ev
+from arena.duel import events
 from arena.duel.card import abandoned_words
 from arena.duel.journal import abandoned_duels, read_duel, read_duels
 from arena.duel.match import Match, duel_players, new_header
@@ -86,7 +86,7 @@ def make_match(engine: Engine, paths: Paths) -> MakeMatch:
     return make
 
 
-def told(match: Match, paths: Paths) -> list[ev.AnyDuelEvent]:
+def told(match: Match, paths: Paths) -> list[events.AnyDuelEvent]:
     return list(read_duel(paths.duels / f"{match.state.header.duel_id}.jsonl"))
 
 
@@ -95,21 +95,21 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, engi
     asked, judge = [], engine.judge
     engine.judge = lambda request: asked.append(request) or judge(request)
     match.listeners.append(
-        lambda event: match.give_up("left") if isinstance(event, ev.FinalBegan) else None
+        lambda event: match.give_up("left") if isinstance(event, events.FinalBegan) else None
     )  # too late
     ended = await match.play()
     assert (ended.winner, ended.reason, ended.left.stopped) == ("left", "faster in the final", "")
-    events = told(match, paths)
-    assert [event.at for event in events] == sorted(event.at for event in events)
-    assert events[-1] == ended
-    for name in ev.SIDES:
-        kinds = [type(event) for event in events if getattr(event, "side", None) == name]
-        assert [kind for kind in kinds if kind in (ev.Submitted, ev.KernelJudged, ev.Left)] == [
-            ev.Submitted,
-            ev.KernelJudged,
-            ev.Left,
+    seen = told(match, paths)
+    assert [event.at for event in seen] == sorted(event.at for event in seen)
+    assert seen[-1] == ended
+    for name in events.SIDES:
+        kinds = [type(event) for event in seen if getattr(event, "side", None) == name]
+        assert [kind for kind in kinds if kind in (events.Submitted, events.KernelJudged, events.Left)] == [
+            events.Submitted,
+            events.KernelJudged,
+            events.Left,
         ]
-    assert [event.verdict for event in events if isinstance(event, ev.KernelJudged)] == [Verdict.PASS] * 2
+    assert [event.verdict for event in seen if isinstance(event, events.KernelJudged)] == [Verdict.PASS] * 2
     assert [record.ended for record in read_duels(paths.duels)[0]] == [ended]
     assert [request.live_s for request in asked] == [60.0, 60.0, 0.0]  # the final ends with its rounds
 
@@ -121,7 +121,7 @@ async def measured_on(make_match: MakeMatch, tmp_path: Path) -> AsyncIterator[tu
     kernel.write_text("measures")
     match = make_match(user("you", kernel), Fails(), minutes=5.0)
     playing = asyncio.create_task(match.play())
-    await comes_true(lambda: match.measuring_on and match.state.left.attempts[0].phase == ev.MEASURING_ON)
+    await comes_true(lambda: match.measuring_on and match.state.left.attempts[0].phase == events.MEASURING_ON)
     yield match, kernel
     match.give_up("left")
     await playing
@@ -166,7 +166,7 @@ async def test_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, 
     match = make_match(fixed("waits", "a"), fixed("wrong", "b"))
     await match.play()
     phases = [
-        event.phase for event in told(match, paths) if isinstance(event, ev.KernelJudging) and event.side == "left"
+        event.phase for event in told(match, paths) if isinstance(event, events.KernelJudging) and event.side == "left"
     ]
     assert phases[0] == "check"
     side = SideState(attempts=[AttemptState(number=1, sha256="", kernel=Kernel(""), phase=phases[1])])
@@ -181,7 +181,9 @@ async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, p
     match = make_match(user("a", folder), player_for("baseline", paths))
     await match.play()
     assert match.state.right.attempts[0].kernel.source == PROBLEM.baseline_source  # which the player leaves out
-    submitted = next(event for event in told(match, paths) if isinstance(event, ev.Submitted) and event.side == "left")
+    submitted = next(
+        event for event in told(match, paths) if isinstance(event, events.Submitted) and event.side == "left"
+    )
     assert (submitted.sha256, submitted.files) == (read_kernel(folder).sha256, {"helper.py": b"one"})
     assert match.state.left.attempts[0].kernel.files == submitted.files
 
@@ -201,7 +203,7 @@ async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engi
 async def test_mark_on_run_of_final_voids_duel(make_match: MakeMatch, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()
-    (final,) = [event.run_id for event in told(match, paths) if isinstance(event, ev.FinalBegan)]
+    (final,) = [event.run_id for event in told(match, paths) if isinstance(event, events.FinalBegan)]
     assert (paths.runs / f"{final}.jsonl").is_file()
     mark = Void(at=1.0, note="another program used the cores", by="anna", run=final)
     append_line(paths.voids, mark)
@@ -224,7 +226,7 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=1.0)
-    heard: list[ev.AnyDuelEvent] = []
+    heard: list[events.AnyDuelEvent] = []
     match.listeners.append(heard.append)
 
     def judged(number: int) -> bool:
@@ -234,7 +236,7 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     playing = asyncio.create_task(match.play())
     await comes_true(lambda: judged(1))
     kernel.write_bytes(b"caf\xe9")
-    await comes_true(lambda: any("not submitted: " in event.text for event in heard if isinstance(event, ev.Said)))
+    await comes_true(lambda: any("not submitted: " in event.text for event in heard if isinstance(event, events.Said)))
     kernel.write_text("pass")
     await comes_true(lambda: judged(2))
     match._started -= 60.0  # the minute is over
@@ -270,14 +272,14 @@ async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: Ma
     guests.write_text("pass")
     match = make_match(user("you", yours), user("guest", guests), minutes=1.0)
     playing = asyncio.create_task(match.play())
-    await comes_true(lambda: all(match.state.side(name).last is not None for name in ev.SIDES))
+    await comes_true(lambda: all(match.state.side(name).last is not None for name in events.SIDES))
     match.pause()
     guests.write_text("pass\n# not with giving up")
     match.agree("left")
     match.give_up("right")
     match.resume()
     assert (await playing).winner == "left"
-    assert [len(match.state.side(name).attempts) for name in ev.SIDES] == [1, 1]
+    assert [len(match.state.side(name).attempts) for name in events.SIDES] == [1, 1]
 
 
 async def test_while_paused_nothing_is_judged_and_clock_stands(
@@ -287,8 +289,8 @@ async def test_while_paused_nothing_is_judged_and_clock_stands(
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
     playing = asyncio.create_task(match.play())
-    await comes_true(lambda: all(match.state.side(name).last is not None for name in ev.SIDES))
-    await comes_true(lambda: all(match.state.side(name).last.judged for name in ev.SIDES))  # type: ignore[union-attr]
+    await comes_true(lambda: all(match.state.side(name).last is not None for name in events.SIDES))
+    await comes_true(lambda: all(match.state.side(name).last.judged for name in events.SIDES))  # type: ignore[union-attr]
     match.pause()
     left = match.state.remaining(match.now)
     kernel.write_text("pass ")
@@ -302,9 +304,12 @@ async def test_while_paused_nothing_is_judged_and_clock_stands(
     match.give_up("left")
     assert (await playing).winner == "right"
     assert not any("_run_clock" in repr(task) for task in asyncio.all_tasks())
-    events = told(match, paths)
-    assert [type(event) for event in events if isinstance(event, ev.Paused | ev.Resumed)] == [ev.Paused, ev.Resumed]
-    assert [event.reason for event in events if isinstance(event, ev.Left) and event.side == "left"] == ["gave up"]
+    seen = told(match, paths)
+    assert [type(event) for event in seen if isinstance(event, events.Paused | events.Resumed)] == [
+        events.Paused,
+        events.Resumed,
+    ]
+    assert [event.reason for event in seen if isinstance(event, events.Left) and event.side == "left"] == ["gave up"]
 
 
 async def test_pause_during_last_run_holds_final_back(make_match: MakeMatch) -> None:
@@ -318,10 +323,10 @@ async def test_pause_during_last_run_holds_final_back(make_match: MakeMatch) -> 
     assert (await playing).reason == "faster in the final"
 
 
-def _runs_last(match: Match, event: ev.AnyDuelEvent) -> bool:
+def _runs_last(match: Match, event: events.AnyDuelEvent) -> bool:
     """Whether this event is the correctness check of the second of two kernels."""
-    runs = isinstance(event, ev.KernelJudging) and event.phase == "check"
-    return runs and any(match.state.side(name).best is not None for name in ev.SIDES)
+    runs = isinstance(event, events.KernelJudging) and event.phase == "check"
+    return runs and any(match.state.side(name).best is not None for name in events.SIDES)
 
 
 async def test_agreed_side_keeps_kernels_after_rival_gives_up(make_match: MakeMatch, tmp_path: Path) -> None:
@@ -352,7 +357,7 @@ async def test_duel_that_is_left_in_final_is_listed(
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
 
     async def endless() -> Result:
-        match.tell(ev.FinalBegan(left=1, right=1, run_id="r"))
+        match.tell(events.FinalBegan(left=1, right=1, run_id="r"))
         return await asyncio.Future[Result]()
 
     monkeypatch.setattr(match, "_final", endless)
@@ -364,7 +369,7 @@ async def test_duel_that_is_left_in_final_is_listed(
     assert read_duels(paths.duels)[0] == []
     (left,) = abandoned_duels(paths.duels)
     assert abandoned_words(left.state) == "abandoned in the final (it was cancelled): nothing was timed"
-    measured = ev.FinalMeasured(round=19, rounds=20, speedup=Interval(0.5, 0.4, 0.6), clock="call")
+    measured = events.FinalMeasured(round=19, rounds=20, speedup=Interval(0.5, 0.4, 0.6), clock="call")
     left.state.apply(measured)
     assert abandoned_words(left.state).endswith(": b over a ▲ 2.00× [1.67, 2.50] end-to-end, round 19 of 20")
     assert "abandoned in the final" in pkb_arena("duels").stdout
@@ -385,7 +390,7 @@ async def test_what_decides_nothing_is_abandoned(make_match: MakeMatch, paths: P
     match = make_match(fixed(kernel, "a"), fixed("pass", "b"))
     with pytest.raises(error, match=words):
         await match.play()
-    assert isinstance(told(match, paths)[-1], ev.Abandoned)
+    assert isinstance(told(match, paths)[-1], events.Abandoned)
 
 
 async def test_a_duel_whose_arena_was_killed_is_listed(make_match: MakeMatch, paths: Paths) -> None:
@@ -413,7 +418,7 @@ async def test_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: P
 async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     on_gpus = msgspec.structs.replace(SETTING, device="cuda")
     player = player_for("baseline-graph", paths, setting=on_gpus)
-    assert new_header(PROBLEM, on_gpus, (player, player)).left == ev.DuelPlayer("baseline", "baseline-graph")
+    assert new_header(PROBLEM, on_gpus, (player, player)).left == events.DuelPlayer("baseline", "baseline-graph")
     found = await player.play(Task(PROBLEM, on_gpus), KernelAccess())
     assert (found.file_name, found.kernel) == ("baseline-graph.py", Kernel(variant_source(PROBLEM, GRAPH, "cuda")))
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):

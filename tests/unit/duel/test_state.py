@@ -5,7 +5,7 @@ import pytest
 from stored_runs import duel_header
 from stored_runs import result as run_result
 
-from arena.duel import events as ev
+from arena.duel import events
 from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
 from arena.duel.state import DuelState, after_final, decide, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
@@ -16,17 +16,19 @@ from screens.duel.words import score, title
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
 
 
-def header(minutes: float | None = 1.0) -> ev.DuelHeader:
+def header(minutes: float | None = 1.0) -> events.DuelHeader:
     made = duel_header("you", "house", created=0.0, title="Sum all-reduce <of one>", minutes=minutes)
-    return msgspec.structs.replace(made, right=ev.DuelPlayer("house", "house"))
+    return msgspec.structs.replace(made, right=events.DuelPlayer("house", "house"))
 
 
 def handed_in(
     side: str, attempt: int, verdict: Verdict = Verdict.PASS, speedup: Interval | None = EVEN, source: str = ""
-) -> list[ev.AnyDuelEvent]:
+) -> list[events.AnyDuelEvent]:
     return [
-        ev.Submitted(at=1.0, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"),
-        ev.KernelJudged(
+        events.Submitted(
+            at=1.0, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"
+        ),
+        events.KernelJudged(
             at=2.0,
             side=side,
             attempt=attempt,
@@ -39,9 +41,9 @@ def handed_in(
     ]
 
 
-def state(*events: ev.AnyDuelEvent, minutes: float | None = 1.0) -> DuelState:
+def state(*happened: events.AnyDuelEvent, minutes: float | None = 1.0) -> DuelState:
     folded = DuelState(header(minutes))
-    for event in events:
+    for event in happened:
         folded.apply(event)
     return folded
 
@@ -77,28 +79,28 @@ def test_best_kernel_is_not_the_luckiest_measurement() -> None:
 
 def test_agreed_side_can_give_up_but_not_reverse() -> None:
     reasons = ("agreed", "gave up", "time")
-    duel = state(*handed_in("left", 1), *(ev.Left(side="left", reason=reason) for reason in reasons))
+    duel = state(*handed_in("left", 1), *(events.Left(side="left", reason=reason) for reason in reasons))
     assert duel.left.left == "gave up"
     assert duel.left.best is None
 
 
 def test_a_new_attempt_starts_an_empty_text() -> None:
     duel = state(
-        ev.SideWrote(side="right", attempt=1, text="def "),
-        ev.SideWrote(side="right", attempt=1, text="solution"),
-        ev.SideWrote(side="right", attempt=2, text="again"),
+        events.SideWrote(side="right", attempt=1, text="def "),
+        events.SideWrote(side="right", attempt=1, text="solution"),
+        events.SideWrote(side="right", attempt=2, text="again"),
     )
     assert (duel.right.writing, duel.right.text) == (2, "again")
-    duel.apply(ev.Submitted(side="right", attempt=2, sha256="", source="again"))
+    duel.apply(events.Submitted(side="right", attempt=2, sha256="", source="again"))
     assert duel.right.writing == 0
 
 
 def test_a_verdict_belongs_to_its_attempt() -> None:
     duel = state(
-        ev.Submitted(side="left", attempt=1, sha256="a", source=""),
-        ev.Submitted(side="left", attempt=2, sha256="b", source=""),
-        ev.Measured(side="left", attempt=1, round=1, rounds=2, speedup=FAST),
-        ev.Measured(side="left", attempt=2, round=1, rounds=2, speedup=SLOW, clock="device"),
+        events.Submitted(side="left", attempt=1, sha256="a", source=""),
+        events.Submitted(side="left", attempt=2, sha256="b", source=""),
+        events.Measured(side="left", attempt=1, round=1, rounds=2, speedup=FAST),
+        events.Measured(side="left", attempt=2, round=1, rounds=2, speedup=SLOW, clock="device"),
         handed_in("left", 1)[1],
     )
     assert duel.left.attempts[0].passed
@@ -107,7 +109,13 @@ def test_a_verdict_belongs_to_its_attempt() -> None:
 
 
 def test_second_pause_and_resume_without_one_change_nothing() -> None:
-    duel = state(ev.Resumed(at=1.0), ev.Paused(at=10.0), ev.Paused(at=20.0), ev.Resumed(at=30.0), ev.Resumed(at=40.0))
+    duel = state(
+        events.Resumed(at=1.0),
+        events.Paused(at=10.0),
+        events.Paused(at=20.0),
+        events.Resumed(at=30.0),
+        events.Resumed(at=40.0),
+    )
     assert duel.clock(50.0) == 30.0
 
 
@@ -116,10 +124,10 @@ def test_without_a_clock_nothing_remains_to_be_counted() -> None:
 
 
 def test_a_final_can_be_abandoned() -> None:
-    duel = state(ev.Left(side="left", reason="done"), ev.Left(side="right", reason="time"))
-    duel.apply(ev.FinalBegan(at=1.0, left=1, right=1, run_id=""))
+    duel = state(events.Left(side="left", reason="done"), events.Left(side="right", reason="time"))
+    duel.apply(events.FinalBegan(at=1.0, left=1, right=1, run_id=""))
     assert duel.stage == "final"
-    duel.apply(ev.Abandoned(at=2.0, reason="it was left"))
+    duel.apply(events.Abandoned(at=2.0, reason="it was left"))
     assert duel.stage == "abandoned"
 
 
@@ -190,7 +198,7 @@ def test_one_right_kernel_wins_without_a_final() -> None:
     assert duel.stage == "ended"
 
 
-def decided(call: Interval) -> tuple[DuelState, ev.DuelEnded]:
+def decided(call: Interval) -> tuple[DuelState, events.DuelEnded]:
     duel = state(*handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST))
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, call), 9.0)
     duel.apply(ended)
@@ -209,7 +217,7 @@ def test_the_card_gives_the_winners_figure() -> None:
 
 
 def test_report_has_judged_attempts_and_players() -> None:
-    duel = state(*handed_in("left", 1), ev.Submitted(side="left", attempt=2, sha256="b", source=""))
+    duel = state(*handed_in("left", 1), events.Submitted(side="left", attempt=2, sha256="b", source=""))
     duel.apply(without_final(duel, 3.0))
     left = duel_report(duel)["left"]
     judged = [(attempt["attempt"], attempt["verdict"], attempt["speedup"]) for attempt in left["attempts"]]
@@ -243,10 +251,10 @@ def test_card_and_race_of_draw_draw_intervals() -> None:
 
 
 def test_long_name_is_shown_by_kind_and_end():
-    assert ev.short_name("model:opus") == "model:opus"
+    assert events.short_name("model:opus") == "model:opus"
     long = "agent:/home/somebody/agents/of/mine/first_agent.py --fast"
-    shown = ev.short_name(long)
+    shown = events.short_name(long)
     assert shown.startswith("agent:…")
-    assert len(shown) == ev.MOST_NAME
+    assert len(shown) == events.MOST_NAME
     assert long.endswith(shown.removeprefix("agent:…"))
-    assert len(ev.short_name("x" * 100)) == ev.MOST_NAME
+    assert len(events.short_name("x" * 100)) == events.MOST_NAME

@@ -26,12 +26,12 @@ from arena.sweep.journal import SweepJournal
 from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepPlan, SweepSession
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
-from sandbox.protocol import events as ev
+from sandbox.protocol import events
 from sandbox.protocol.kernel_files import Files, Kernel, kernel_hash
 from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
-SETTING = ev.Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+SETTING = events.Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
 HERE = Machine("a small box", "", "2.9", "gloo")
 FIRST, SECOND = "def solution(x):\n    return x\n", "def solution(x):\n    return x + 1\n"
 EVIL = (
@@ -52,17 +52,18 @@ def run(
     )  # fmt: skip
     passed = verdict is Verdict.PASS
     known: dict[str, object] = {
-        "verdict": verdict, "detail": "", "failure": None, "paper_rule": None, "error": None, "seconds": ev.Seconds(total=2.0),
-        "speedup": ev.Speedup(call=ev.Interval(2.0, 1.9, 2.1), device=None) if passed else None,
-        "baseline_us": ev.Microseconds(call=20.0, device=None), "contender_us": ev.Microseconds(call=10.0, device=None),
-        "roofline": ev.Roofline(bound_us=5.0, percent=50.0, limiter="link") if passed else None, "jail": "none", "sealed": True,
-        "outcome": "faster" if passed else "", "clock": "call", "told": "2.00× faster end-to-end" if passed else "", "rounds": 9,
+        "verdict": verdict, "detail": "", "failure": None, "paper_rule": None, "error": None, "jail": "none", "sealed": True,
+        "speedup": events.Speedup(call=events.Interval(2.0, 1.9, 2.1), device=None) if passed else None,
+        "baseline_us": events.Microseconds(call=20.0, device=None), "contender_us": events.Microseconds(call=10.0, device=None),
+        "roofline": events.Roofline(bound_us=5.0, percent=50.0, limiter="link") if passed else None, "rounds": 9,
+        "outcome": "faster" if passed else "", "clock": "call", "told": "2.00× faster end-to-end" if passed else "",
+        "seconds": events.Seconds(total=2.0),
     }  # fmt: skip
-    result = ev.Result(**(known | more))  # type: ignore[arg-type]
+    result = events.Result(**(known | more))  # type: ignore[arg-type]
     paths.runs.mkdir(parents=True, exist_ok=True)
     name = run_id if run_id.isalnum() else "evil"
     journal = Journal(paths.runs / f"{name}.jsonl", header, pytest.fail)
-    journal.append(ev.Finished(run_id=run_id, sha256=header.sha256, result=result))
+    journal.append(events.Finished(run_id=run_id, sha256=header.sha256, result=result))
     journal.close()
     return record_of(header, result)
 
@@ -174,7 +175,7 @@ def pages_in(folder: Path) -> dict[str, Page]:
 def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path: Path) -> None:
     wrong = run(paths, "r1", FIRST, Verdict.WRONG_RESULT, "agent:m")
     right = run(paths, "r2", SECOND, player="agent:m")
-    speedup = ev.Speedup(call=ev.Interval(1.5, 1.4, 1.6), device=None)
+    speedup = events.Speedup(call=events.Interval(1.5, 1.4, 1.6), device=None)
     other = OtherSize(
         sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, run_id="r3", outcome="faster", clock="call",
         speedup=speedup,
@@ -210,7 +211,7 @@ def test_single_runs_are_compared_with_kernel_before_them(paths: Paths, tmp_path
         FIRST,
         Verdict.CRASH,
         detail="time: it broke. mend it",
-        failure=ev.Failure(phase="time", message="it broke", advice="mend it", text="a traceback"),
+        failure=events.Failure(phase="time", message="it broke", advice="mend it", text="a traceback"),
     )
     run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})
     run(paths, "r4", SECOND, player="guest")
@@ -231,7 +232,7 @@ def test_single_runs_are_compared_with_kernel_before_them(paths: Paths, tmp_path
 
 
 def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
-    failure = ev.Failure(
+    failure = events.Failure(
         phase=EVIL,
         message=EVIL,
         advice=EVIL,
@@ -242,8 +243,8 @@ def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
         text=f"{EVIL}\nmore\n{EVIL}",
     )
     evil: dict[str, object] = {
-        "labels": [EVIL], "beside": {EVIL: ev.Microseconds(call=1.0, device=2.0)}, "told": EVIL, "advice": EVIL, "jail": EVIL,
-        "paper_rule": EVIL, "roofline": ev.Roofline(bound_us=1e300, percent=1.0, limiter=EVIL), "detail": EVIL,
+        "labels": [EVIL], "beside": {EVIL: events.Microseconds(call=1.0, device=2.0)}, "told": EVIL, "advice": EVIL, "jail": EVIL,
+        "paper_rule": EVIL, "roofline": events.Roofline(bound_us=1e300, percent=1.0, limiter=EVIL), "detail": EVIL,
     }  # fmt: skip
     right = run(paths, "r1", SECOND + EVIL, player=EVIL, files={EVIL: EVIL.encode()}, **evil)
     wrong = run(paths, f"../{EVIL}", FIRST + EVIL, Verdict.WRONG_RESULT, EVIL, failure=failure)

@@ -66,6 +66,8 @@ def test_device_time_does_not_hide_noise_of_calls() -> None:
     assert limited is not None
     assert half_width(limited) > 0.8 * half_width(alone)
     assert outcome(limited) == "even"
+    device.estimate()
+    assert made.estimate(device) == limited  # in whichever order the clocks are estimated
 
 
 def test_first_intervals_are_widest_for_short_device_times() -> None:

@@ -25,7 +25,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.machine.locked_folder import WORLD
-from sandbox.protocol import events as ev
+from sandbox.protocol import events
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, MakeArenas, Wake
 from sandbox.protocol.verdict import Verdict
@@ -41,15 +41,15 @@ def request(source: str) -> RunRequest:
 
 async def verdict(engine: Engine, source: str) -> Verdict:
     end = await (await engine.judge(request(source))).end()
-    assert isinstance(end, ev.Finished)
+    assert isinstance(end, events.Finished)
     return end.result.verdict
 
 
 async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Paths) -> None:
-    seen: list[ev.AnyEvent] = []
+    seen: list[events.AnyEvent] = []
     engine.subscribe(seen.append)
     run = await engine.judge(request("pass"))
-    assert isinstance(await run.end(), ev.Finished)
+    assert isinstance(await run.end(), events.Finished)
     run_id = run.run_id
     await engine.close()
     journal = paths.runs / f"{run_id}.jsonl"
@@ -66,7 +66,7 @@ async def judged(engine: Engine) -> RunInProgress:
     """A run that goes on measuring after its verdict."""
     run = await engine.judge(request("measures"))
     async for event in run.events():
-        if isinstance(event, ev.Judged):
+        if isinstance(event, events.Judged):
             break
     await engine.recorded(run.run_id)
     return run
@@ -81,8 +81,8 @@ async def test_verdict_is_indexed_while_measuring_goes_on(engine: Engine, paths:
 async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths: Paths) -> None:
     run = await judged(engine)
     store = Store(paths.database, paths.runs)
-    longer = replace(run.judged, speedup=ev.Speedup(call=ev.Interval(1.3, 1.2, 1.4), device=None))
-    engine._on_event(ev.Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
+    longer = replace(run.judged, speedup=events.Speedup(call=events.Interval(1.3, 1.2, 1.4), device=None))
+    engine._on_event(events.Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
     await engine.recorded(run.run_id)
     assert [entry.median for entry in store.history(13)] == [1.3]
 
@@ -91,7 +91,7 @@ async def test_referee_that_dies_later_leaves_verdict(engine: Engine, paths: Pat
     run = await judged(engine)
     await engine._kill_referee()
     end = await run.end()
-    assert isinstance(end, ev.Finished)
+    assert isinstance(end, events.Finished)
     assert end.result.verdict is Verdict.PASS
 
 
@@ -101,37 +101,39 @@ async def test_replaced_measurement_keeps_what_it_found(
 ) -> None:
     replaced = await engine.judge(request(source))
     async for event in replaced.events():
-        if isinstance(event, ev.Checked):
+        if isinstance(event, events.Checked):
             break
     assert await verdict(engine, "pass") is Verdict.PASS
-    assert isinstance(await replaced.end(), ev.Cancelled)
+    assert isinstance(await replaced.end(), events.Cancelled)
     await engine.close()
     entry = entry_in(Store(paths.database, paths.runs), replaced.run_id)
     assert (entry.verdict, entry.median) == (Verdict.PASS, kept)
 
 
 async def test_newest_of_many_runs_is_judged(engine: Engine) -> None:
-    ends: list[ev.AnyEvent] = []
-    engine.subscribe(lambda event: ends.append(event) if isinstance(event, ev.Finished | ev.Cancelled) else None)
+    ends: list[events.AnyEvent] = []
+    engine.subscribe(
+        lambda event: ends.append(event) if isinstance(event, events.Finished | events.Cancelled) else None
+    )
     requests = [*(request("wait") for _ in range(5)), request("pass")]
     runs = await asyncio.gather(*map(engine.judge, requests))
-    assert isinstance(await runs[-1].end(), ev.Finished)
+    assert isinstance(await runs[-1].end(), events.Finished)
     for run in runs[:-1]:
-        assert isinstance(await run.end(), ev.Cancelled)
+        assert isinstance(await run.end(), events.Cancelled)
     ids = sorted(run.run_id for run in runs)
-    assert sorted(event.run_id for event in ends if isinstance(event, ev.Finished | ev.Cancelled)) == ids
+    assert sorted(event.run_id for event in ends if isinstance(event, events.Finished | events.Cancelled)) == ids
 
 
 async def test_cancel_ends_run_and_next_one_works(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
     await engine.cancel()
-    assert isinstance(await run.end(), ev.Cancelled)
+    assert isinstance(await run.end(), events.Cancelled)
     assert engine.running is None
     async with engine._turn:  # this one has not begun
         waiting = asyncio.create_task(engine.judge(request("pass")))
         await comes_true(lambda: engine.unended)
         await engine.cancel()
-    assert isinstance(await (await waiting).end(), ev.Cancelled)
+    assert isinstance(await (await waiting).end(), events.Cancelled)
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
@@ -147,7 +149,7 @@ async def test_failing_referee_is_harness_error_and_replaced(engine: Engine, sou
 
 
 async def test_peaks_are_those_that_the_referee_measured(engine: Engine) -> None:
-    heard: list[ev.AnyEvent] = []
+    heard: list[events.AnyEvent] = []
     unsubscribe = engine.subscribe(heard.append)
     found = await engine.calibrate(SETTING)
     assert found in heard
@@ -161,20 +163,20 @@ async def test_run_is_sent_with_what_was_measured_here(
     engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masses = {"call short": [-0.5] * calibration.VALUES}
-    calibration.keep_offsets(paths.calibrations, ev.WorldOffsets(setting=SETTING, masses=masses))
-    times = {"baseline-graph": ev.Microseconds(call=5.0, device=None)}
+    calibration.keep_offsets(paths.calibrations, events.WorldOffsets(setting=SETTING, masses=masses))
+    times = {"baseline-graph": events.Microseconds(call=5.0, device=None)}
     calibration.keep_times(paths.calibrations, SETTING, "baseline-graph", times["baseline-graph"])
     calibration.keep(calibration.Calibration, paths.calibrations, await engine.calibrate(SETTING))
-    sent: list[ev.AnyCommand] = []
+    sent: list[events.AnyCommand] = []
     send = RefereeProcess.send
 
-    async def noted(referee: RefereeProcess, command: ev.AnyCommand) -> None:
+    async def noted(referee: RefereeProcess, command: events.AnyCommand) -> None:
         sent.append(command)
         await send(referee, command)
 
     monkeypatch.setattr(RefereeProcess, "send", noted)
     assert await verdict(engine, "pass") is Verdict.PASS
-    (run,) = (command for command in sent if isinstance(command, ev.Run))
+    (run,) = (command for command in sent if isinstance(command, events.Run))
     assert (run.peaks, run.offsets, run.beside) == ({"local": 2e9}, masses, times)
 
 
@@ -182,7 +184,7 @@ async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None
     run = await engine.judge(request("die"))
     folders = f"{WORLD}{engine._referee.pid}-*"
     end = await run.end()
-    assert isinstance(end, ev.Finished)
+    assert isinstance(end, events.Finished)
     assert end.result.failure.text == "last words"
     assert "ended with status 9" in end.result.detail
     assert not [*Path(tempfile.gettempdir()).glob(folders)]
@@ -201,7 +203,7 @@ async def test_referee_that_hangs_cannot_hold_up_cancel(engine: Engine, monkeypa
     engine.subscribe_notices(notices.append)
     run = await engine.judge(request("hang"))
     await engine.cancel()
-    assert isinstance(await run.end(), ev.Cancelled)
+    assert isinstance(await run.end(), events.Cancelled)
     assert await verdict(engine, "pass") is Verdict.PASS
     assert notices == []  # the engine killed it: nothing is wrong with the machine
 
@@ -209,14 +211,14 @@ async def test_referee_that_hangs_cannot_hold_up_cancel(engine: Engine, monkeypa
 async def test_fatal_fault_ends_run_with_its_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.1)
     end = await (await engine.judge(request("fatal"))).end()
-    assert isinstance(end, ev.Finished)
+    assert isinstance(end, events.Finished)
     assert end.result.verdict is Verdict.HARNESS_ERROR
     assert "baseline world is gone" in end.result.detail
 
 
 async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -> None:
     run = await engine.judge(request("refuse"))
-    assert isinstance(await run.end(), ev.Refused)
+    assert isinstance(await run.end(), events.Refused)
     await engine.close()
     assert entry_in(Store(paths.database, paths.runs), run.run_id) is None
 
@@ -233,13 +235,13 @@ async def test_result_of_run_that_has_none_says_why(engine: Engine) -> None:
 
 async def test_events_come_live_and_again_to_latecomers(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
-    seen: list[ev.AnyEvent] = []
+    seen: list[events.AnyEvent] = []
     async with asyncio.timeout(PATIENCE_S):
         async for event in run.events():
             seen.append(event)
-            if isinstance(event, ev.PhaseStarted):
+            if isinstance(event, events.PhaseStarted):
                 await run.cancel()
-    assert [type(event) for event in seen] == [ev.RunStarted, ev.PhaseStarted, ev.Cancelled]
+    assert [type(event) for event in seen] == [events.RunStarted, events.PhaseStarted, events.Cancelled]
     assert [event async for event in run.events()] == seen
     await run.cancel()  # there is nothing left to cancel
 
@@ -256,7 +258,7 @@ async def test_a_run_that_was_overtaken_cancels_nobody_else(engine: Engine) -> N
 async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths: Paths) -> None:
     command = (sys.executable, "-c", "import time; time.sleep(60)")
     async with Engine(paths, command=command) as engine:
-        ends: list[ev.AnyEvent] = []
+        ends: list[events.AnyEvent] = []
         engine.subscribe(ends.append)
         asking = asyncio.create_task(engine.judge(request("pass")))
         await comes_true(lambda: list(paths.runs.glob("*.jsonl")))
@@ -264,8 +266,8 @@ async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths
         with pytest.raises(asyncio.CancelledError):
             await asking
     (journal,) = paths.runs.glob("*.jsonl")
-    assert [type(event) for event in read_events(journal)] == [ev.Cancelled]
-    assert [type(event) for event in ends] == [ev.Cancelled]
+    assert [type(event) for event in read_events(journal)] == [events.Cancelled]
+    assert [type(event) for event in ends] == [events.Cancelled]
 
 
 async def test_variables_reach_the_referee_and_not_this_process(paths: Paths) -> None:
@@ -280,7 +282,7 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
     run = await engine.judge(request("wait"))
     pid = engine._referee.pid
     await engine.close()
-    assert isinstance(await run.end(), ev.Cancelled)
+    assert isinstance(await run.end(), events.Cancelled)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     await engine.close()
@@ -316,7 +318,7 @@ async def test_words_of_referee_are_no_kernel_prints(engine: Engine) -> None:
     """For the kernel `budget`, the scripted referee prints a line of its own."""
     run = await engine.judge(request("budget"))
     judgement = await run.result()
-    assert [event.rank async for event in run.events() if isinstance(event, ev.Log)] == [-1]
+    assert [event.rank async for event in run.events() if isinstance(event, events.Log)] == [-1]
     assert judgement.printed == ""
 
 

@@ -15,7 +15,7 @@ from arena.records.ranking import Standing, standing_of
 from arena.records.report_text import output_of
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
-from sandbox.protocol import events as ev
+from sandbox.protocol import events
 from sandbox.protocol.result import Result, Seconds
 from sandbox.protocol.verdict import Verdict
 from screens import dialogs as dialog
@@ -48,7 +48,7 @@ def test_finding_and_its_advice_stay_in_their_column() -> None:
 
 
 def test_message_of_failure_is_not_repeated_below() -> None:
-    failure = ev.Failure(
+    failure = events.Failure(
         phase="check",
         advice="",
         message="an exception ended solution(): ValueError: no",
@@ -100,8 +100,8 @@ def test_clock_has_minutes_and_seconds() -> None:
 
 
 def test_interval_without_answer_has_three_places() -> None:
-    assert figures.speedup_words(ev.Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
-    assert figures.speedup_words(ev.Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
+    assert figures.speedup_words(events.Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
+    assert figures.speedup_words(events.Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
 
 
 LINE = "    total = first(tensor) + second(tensor undefined)"
@@ -148,27 +148,28 @@ PASSED = Path(__file__).parents[2] / "ui" / "recordings" / "pass.jsonl"
 
 
 def test_the_referees_own_words_belong_to_no_rank() -> None:
-    (line,) = lines_of(ev.Log(run_id="r", rank=-1, text="this one waits\n"))
+    (line,) = lines_of(events.Log(run_id="r", rank=-1, text="this one waits\n"))
     assert (line.text, line.rank, line.kind) == ("this one waits", None, "note")
 
 
 def test_failure_is_not_told_again_at_end() -> None:
-    failure = ev.Failure(phase="compile", message="no such type", advice="", rank=0)
-    checked = ev.Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
+    failure = events.Failure(phase="compile", message="no such type", advice="", rank=0)
+    checked = events.Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
     assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE ERROR after 0.30 s"]
-    ended = ev.PhaseEnded(run_id="r", phase="compile", seconds=0.2)
-    finished = ev.decode_event(PASSED.read_bytes().splitlines()[-1])
-    assert isinstance(finished, ev.Finished)
+    ended = events.PhaseEnded(run_id="r", phase="compile", seconds=0.2)
+    finished = events.decode_event(PASSED.read_bytes().splitlines()[-1])
+    assert isinstance(finished, events.Finished)
     result = msgspec.structs.replace(finished.result, verdict=Verdict.COMPILE_ERROR, failure=failure)
     told = [
-        lines_of(event, Verdict.COMPILE_ERROR) for event in (ended, ev.Finished(run_id="r", sha256="", result=result))
+        lines_of(event, Verdict.COMPILE_ERROR)
+        for event in (ended, events.Finished(run_id="r", sha256="", result=result))
     ]
     assert told == [[], []]
 
 
 def test_another_verdict_at_the_end_is_told() -> None:
-    finished = ev.decode_event(PASSED.read_bytes().splitlines()[-1])
-    assert isinstance(finished, ev.Finished)
+    finished = events.decode_event(PASSED.read_bytes().splitlines()[-1])
+    assert isinstance(finished, events.Finished)
     (line,) = lines_of(finished, Verdict.WRONG_RESULT)
     assert line.text.startswith("finished: PASS")
 
@@ -218,38 +219,40 @@ def test_wait_keeps_seconds_and_key_before_its_subject():
 
 def test_phase_whose_compiling_goes_on_has_not_failed():
     """Kernels for GPUs compile in their first call, which is part of the correctness check."""
-    setting = ev.Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
+    setting = events.Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
     state = fold(
         [
-            ev.RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
-            ev.PhaseStarted(run_id="r", phase="load", limit_s=5.0, at=1.0),
-            ev.PhaseEnded(run_id="r", phase="load", seconds=0.5, at=1.5),
-            ev.PhaseStarted(run_id="r", phase="check", limit_s=5.0, at=1.5),
-            ev.PhaseStarted(run_id="r", phase="compile", limit_s=60.0, at=1.6),
+            events.RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            events.PhaseStarted(run_id="r", phase="load", limit_s=5.0, at=1.0),
+            events.PhaseEnded(run_id="r", phase="load", seconds=0.5, at=1.5),
+            events.PhaseStarted(run_id="r", phase="check", limit_s=5.0, at=1.5),
+            events.PhaseStarted(run_id="r", phase="compile", limit_s=60.0, at=1.6),
         ]
     )
     words = [text for text, _ in phase_parts(state, 2.0)]
     assert words == ["✓ load 0.50", "▸ compile 0.4 s", "▸ check", "· time"]
-    state.apply(ev.PhaseEnded(run_id="r", phase="compile", seconds=0.9, at=2.5))
+    state.apply(events.PhaseEnded(run_id="r", phase="compile", seconds=0.9, at=2.5))
     words = [text for text, _ in phase_parts(state, 2.6)]
     assert words == ["✓ load 0.50", "✓ compile 0.90", "▸ check 1.1 s", "· time"]
 
 
 def test_timing_that_a_person_ended_has_not_failed():
-    setting = ev.Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+    setting = events.Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
     known = dict.fromkeys(Result.__struct_fields__[:9], None) | {"verdict": Verdict.PASS, "seconds": Seconds(time=4.0)}
     result = Result(**known, sealed=True)
     state = fold(
         [
-            ev.RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
-            ev.PhaseStarted(run_id="r", phase="time", limit_s=5.0, at=1.0),
-            ev.Judged(run_id="r", sha256="", result=result, at=3.0),
+            events.RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            events.PhaseStarted(run_id="r", phase="time", limit_s=5.0, at=1.0),
+            events.Judged(run_id="r", sha256="", result=result, at=3.0),
         ]
     )
     assert phase_parts(state, 9.0, most_s=2.5)[-1][0] == "▸ time 8.0 s"  # measuring goes on, so no limit is told
-    state.apply(ev.Waiting(run_id="r", at=4.0))
-    call = ev.Interval(1.5, 1.4, 1.6)
-    state.apply(ev.Timed(run_id="r", round=1, rounds=9, calls=1, baseline_us=1.0, contender_us=1.0, call=call, at=7.0))
+    state.apply(events.Waiting(run_id="r", at=4.0))
+    call = events.Interval(1.5, 1.4, 1.6)
+    state.apply(
+        events.Timed(run_id="r", round=1, rounds=9, calls=1, baseline_us=1.0, contender_us=1.0, call=call, at=7.0)
+    )
     assert phase_parts(state, 9.0)[-1][0] == "▸ time 5.0 s · round 1/9"  # without the time of waiting
-    state.apply(ev.Finished(run_id="r", sha256="", result=result, at=9.0))
+    state.apply(events.Finished(run_id="r", sha256="", result=result, at=9.0))
     assert phase_parts(state, 9.0)[-1][0] == "✓ time 4.00"
