@@ -63,7 +63,9 @@ def views(rank: int, world: int) -> None:
         assert torch.equal(symm.peers(whole[2:4, 1:])[peer], expected[2:4, 1:])
         assert torch.equal(symm.peers(whole.T)[peer], expected.T)
     square = symm.stage(_pattern(rank, (4, 4), torch.float32), tag="square")
+    empty = symm.stage(torch.zeros(3, 0))
     symm.barrier()
+    assert [peer.shape for peer in symm.peers(empty)] == [empty.shape] * world
     for view in (square, square.T, square, square[:2], square.view(torch.int32)):  # of one address
         found = [(peer.shape, peer.stride(), peer.dtype) for peer in symm.peers(view)]
         assert found == [(view.shape, view.stride(), view.dtype)] * world
@@ -194,7 +196,7 @@ def impossible_size(rank: int, world: int) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("size", ["64 MiB", str(1 << 60)])
+@pytest.mark.parametrize("size", ["64 MiB", "1000", str(1 << 60)])
 def test_impossible_heap_is_refused_on_every_rank(worlds, size):
     for text in worlds.run(impossible_size, 2, PKB_SYMM_BYTES=size):
         assert "PKB_SYMM_BYTES" in text

@@ -11,6 +11,7 @@ from forked_programs import CommandLine, answer_of
 from waiting import comes_true
 
 from arena.cli.profile import lane
+from arena.errors import MachineError
 from arena.profile.profile_process import ProfileRequest, profile
 from arena.profile.rules import BUSY, figures, first_failure, under_profiler
 from arena.profile.timeline import LanePiece, cells, chrome_trace, typical_call
@@ -272,6 +273,13 @@ async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
+
+
+@pytest.mark.slow
+async def test_process_refuses_ncu_on_cpu_ranks() -> None:
+    asked = msgspec.structs.replace(request(LATE), ncu_file="report.ncu-rep")
+    with pytest.raises(MachineError, match="Nsight Compute profiles kernels of GPUs"):
+        await profile(asked, lambda _: None)
 
 
 @pytest.mark.slow

@@ -113,3 +113,21 @@ def test_build_that_another_rank_never_ends_is_refused(tmp_path: Path, monkeypat
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CompileError, match=r"another rank is still compiling x\.so"):
             build.once("x.so", Path.touch)
+
+    def fails(unfinished: Path) -> None:
+        unfinished.touch()
+        raise CompileError("no such type")
+
+    with pytest.raises(CompileError, match="no such type"):
+        build.once("y.so", fails)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.so.lock", "y.so.error", "y.so.lock"]
+
+
+def test_each_kernel_text_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = set()
+    for text in ("", "one", "two"):
+        (tmp_path / f"kernel{text}.py").write_text(text)
+        kernel = types.SimpleNamespace(__file__=str(tmp_path / f"kernel{text}.py"))
+        monkeypatch.setitem(sys.modules, "kernel", kernel)  # type: ignore[arg-type]
+        folders.add(build.cache_dir())
+    assert len(folders) == 3
