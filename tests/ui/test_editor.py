@@ -105,17 +105,6 @@ async def test_enter_keeps_indentation_and_backspace_takes_one_level(editing) ->
         assert editor.text == "def solution(x):\n    pass\ny"
 
 
-async def test_dirty_mark_goes_when_text_is_as_saved(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.show_saved("ab")
-        await pilot.press("c")
-        await pilot.pause()
-        assert editor.dirty
-        await pilot.press("backspace")
-        await pilot.pause()
-        assert not editor.dirty
-
-
 async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one")

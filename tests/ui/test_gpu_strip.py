@@ -147,4 +147,5 @@ async def test_a_machine_without_nvml_has_no_strip(gpus, open_app, until) -> Non
     made = gpus(list)
     async with open_app(problem="13") as (app, pilot):
         strip = app.screen.query_one(GpuStrip)
-        await until(pilot, lambda: bool(made) and made[0].absent and not strip.display)
+        await until(pilot, lambda: bool(made) and made[0].absent and not strip.display and readers() == 0)
+        assert (made[0].samples, made[0].trouble) == ((), "")

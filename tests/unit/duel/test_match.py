@@ -210,11 +210,6 @@ async def test_mark_on_run_of_final_voids_duel(make_match: MakeMatch, paths: Pat
     assert [record.voided for record in read_duels(paths.duels, read_voids(paths.voids))[0]] == [mark]
 
 
-async def test_a_wrong_kernel_loses_without_a_final(make_match: MakeMatch) -> None:
-    ended = await make_match(fixed("wrong", "a"), fixed("pass", "b")).play()
-    assert (ended.winner, ended.speedup, ended.left.verdict) == ("right", None, Verdict.WRONG_RESULT)
-
-
 async def test_provider_that_fails_loses_and_duel_goes_on(make_match: MakeMatch) -> None:
     match = make_match(Fails(), fixed("pass", "b"))
     ended = await match.play()

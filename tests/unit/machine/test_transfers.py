@@ -61,18 +61,6 @@ SEVEN = Transfers(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [60, 100, 160])
-def test_tables_fit_the_terminal_and_have_every_figure(width: int) -> None:
-    lines = transfers.table(SEVEN, width)
-    assert max(map(len, lines)) <= width
-    text = "\n".join(lines)
-    for way, times in SEVEN.pairs[0].us.items():
-        assert text.count(way) >= 2  # both tables
-        for us in times:
-            assert f"{us:.0f}" in text
-    assert text.count("*") == 2 * len(SEVEN.sizes)
-
-
 def test_stored_transfers_are_told_by_doctor_and_models(paths: Paths) -> None:
     folder = paths.calibrations
     assert transfers.transfers_finding(folder).state == "limited"

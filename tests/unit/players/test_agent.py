@@ -136,14 +136,6 @@ async def test_agent_stops_where_going_on_is_useless(
     assert (agent.reason, len(agent.attempts)) == (reason, 2)
 
 
-async def test_samples_know_nothing_of_each_other(model_server: ModelServer, made: MakeAgent) -> None:
-    model_server.replies = [streamed(kernel(word)) for word in ("oops", "1.3", "0.9")]
-    agent = made(steps=3, feedback=False, patience=None)
-    best = await agent.play()
-    assert best.step == 2
-    assert len({seen.prompt for seen in model_server.seen}) == 1
-
-
 async def test_a_provider_that_fails_leaves_what_was_found(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(kernel("1.2")), status("401 Unauthorized")]
     agent = made()

@@ -28,7 +28,7 @@ from arena.players.feedback import judgement_words, next_turn
 from arena.players.prompt import Prompt, build_prompt, choose_examples, load_examples, suits
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
-from arena.settings import ModelSettings, Settings, load_settings, provider_names, save_settings
+from arena.settings import ModelSettings, Settings, provider_names
 from arena.workspace.named_kernels import signature
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure, Interval, Microseconds, Roofline, Setting, TransfersTimed
@@ -357,17 +357,10 @@ def test_key_is_hidden_wherever_stream_cuts_it(size: int) -> None:
     assert shown == f"see {HIDDEN} and abcabcabx, abcabcab"
 
 
-def test_models_live_in_the_settings(paths: Paths) -> None:
-    models = {
-        "big.one": ModelSettings(provider="anthropic", model="m", price_in=3.5, extra={"a": {"b": [1, True, "x"]}}),
-        "local": ModelSettings(provider="openai_chat", model="q", base_url="http://127.0.0.1:8000/v1"),
-    }
-    save_settings(Settings(models=models, theme="light"), paths)
-    assert load_settings(paths) == Settings(models=models, theme="light")
-    assert find_model("local", load_settings(paths)).model == "q"
+def test_model_is_named_by_provider_or_refused() -> None:
     assert find_model("gemini:flash:1", Settings()).model == "flash:1"
     with pytest.raises(UsageError, match="nobody"):
-        find_model("nobody", Settings(models=models))
+        find_model("nobody", Settings())
 
 
 def test_every_provider_is_one_file() -> None:

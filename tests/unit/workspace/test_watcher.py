@@ -64,12 +64,6 @@ def kernel(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_write_in_place_is_seen(kernel: Path) -> None:
-    async with watching(kernel) as (_, seen):
-        kernel.write_text("two")
-        assert await next_text(seen) == "two"
-
-
 async def test_every_atomic_replacement_is_seen(kernel: Path) -> None:
     async with watching(kernel) as (_, seen):
         for text in ("two", "three", "four"):  # a watch on the file itself would report only the first

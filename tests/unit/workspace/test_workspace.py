@@ -22,19 +22,11 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "workspace")
 
 
-def test_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem: Problem) -> None:
-    text = "# café\r\ndef solution():\r\n\treturn 1"
-    path = workspace.kernel_path(problem)
-    assert workspace.save(path, text) == content_hash(text)
-    assert read_kernel(path).text == text
-    assert path.read_bytes() == text.encode()
-
-
 def test_a_kernel_may_name_its_encoding(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_bytes("# -*- coding: latin-1 -*-\n# Grüße\n".encode("latin-1"))
     assert read_kernel(path).text.endswith("# Grüße\n")
-    for encoding in ("utf-16-le", "utf-16-be"):
+    for encoding in ("utf-8", "utf-16-le", "utf-16-be"):
         path.write_bytes("\ufeff# Grüße\n".encode(encoding))
         assert read_kernel(path).text == "# Grüße\n"
     for line in ("", "# -*- coding: klingon -*-", "# -*- coding: ascii -*-", "# -*- coding: rot13 -*-"):
@@ -63,16 +55,6 @@ def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem
     for text in ("mine", "another program's", "mine again"):
         assert workspace.kernel(content_hash(text)) == Kernel(text)
     assert set(workspace.kept_of(path)) == {content_hash(text) for text in ("mine", "another program's", "mine again")}
-
-
-def test_a_draft_survives_until_the_text_is_saved(workspace: Workspace, problem: Problem) -> None:
-    path = workspace.kernel_path(problem)
-    workspace.save(path, "saved")
-    assert workspace.draft(path) is None
-    workspace.save_draft(path, "typed")
-    assert Workspace(workspace.root).draft(path) == "typed"
-    workspace.save(path, "typed")
-    assert workspace.draft(path) is None
 
 
 def test_draft_that_save_discards_stays_among_revisions(workspace: Workspace, problem: Problem) -> None:
@@ -202,17 +184,6 @@ def test_screens_of_one_app_share_a_lock(tmp_path: Path) -> None:
         other.take("13")
     mine.release("13")
     other.take("13")
-
-
-def test_byte_order_mark_is_no_part_of_text(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.py"
-    path.write_bytes(b"\xef\xbb\xbfx = 1\n")
-    assert read_kernel(path).text == "x = 1\n"
-
-
-def test_file_without_end_is_read_up_to_limit() -> None:
-    with pytest.raises(UsageError, match="more than 4 MiB"):
-        read_kernel(Path("/dev/zero"))
 
 
 def test_saving_over_what_is_no_text_keeps_copy(workspace: Workspace, problem: Problem) -> None:
