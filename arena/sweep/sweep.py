@@ -80,7 +80,7 @@ async def _finish(recording: Coroutine[None, None, None]) -> None:
 
 
 LOST = 3
-"""Harness errors in a row after which a worker is retired, because further runs would fail, too."""
+"""Harness errors in a row after which a worker is retired, if the baseline gets one, too."""
 FAILURES = 3
 """Failed answers of one player in a row after which it is not asked again."""
 
@@ -114,8 +114,6 @@ class Sweep:
         self._failures: Counter[str] = Counter()
         self._harness_errors: Counter[str] = Counter()
         """Harness errors in a row, by worker."""
-        self._last_error = ""
-        """The newest harness error."""
         self._active_workers = len(self.workers)
         self._recording = asyncio.Lock()
         self._jobs = Jobs(self._cells(fixed=True), self.ahead)  # last, because it draws the first cell at once
@@ -200,7 +198,6 @@ class Sweep:
         self.progress.verdicts[result.verdict] += 1
         self.listener.judged(result)
         self._harness_errors[result.worker] = 0 if result.final else self._harness_errors[result.worker] + 1
-        self._last_error = self._last_error if result.final else result.detail
 
     async def _append(self, line: records.AnyLine) -> None:
         async with self._recording:
@@ -283,18 +280,28 @@ class Sweep:
                 await self._try_out(worker, job)
             else:
                 await self._judge(worker, job)
-            if self._harness_errors[worker.name] >= LOST:
-                self._leave(worker)
+            if not await self._goes_on(worker, job.task):
                 return
 
-    def _leave(self, worker: Worker) -> None:
-        """Retires a worker after repeated harness errors. Without any worker left, the sweep ends."""
+    async def _goes_on(self, worker: Worker, task: Task) -> bool:
+        """Whether a worker that judged this task goes on. After repeated harness errors it must judge the baseline.
+
+        A kernel may cause harness errors. If the baseline gets one, too, the worker is retired; without any left the sweep ends.
+        """
+        if self._harness_errors[worker.name] < LOST:
+            return True
+        request = msgspec.structs.replace(self._request(task, BASELINE, Kernel(""), BASELINE), rounds=1)
+        judgement, _ = await judge_at(worker, request)
+        if judgement.result.verdict is not Verdict.HARNESS_ERROR:
+            self._harness_errors[worker.name] = 0
+            return True
         self._active_workers -= 1
-        why = f"{LOST} harness errors in a row at {worker.name}"
+        why, last = f"{LOST} harness errors in a row at {worker.name}", judgement.result.detail
         if not self._active_workers:
-            self.progress.stopped = f"{why}, the last one: {self._last_error}"
+            self.progress.stopped = f"{why}, the last one: {last}"
             raise _Stop
-        self.listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
+        self.listener.said(f"{why}: it judges no more; the last one: {last}")
+        return False
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, job.kernel, job.name)

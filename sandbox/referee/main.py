@@ -219,7 +219,7 @@ class Referee:
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
             begin = partial(self.new_evaluation, run, prepared, rival, started)
             contender, evaluation, judge = begin()
-            result = judge()
+            result = self.with_room(run, evaluation, judge)
             if own and lost_a_rank(result):
                 self.end_contenders()
                 contender, evaluation, judge = begin()
@@ -266,6 +266,26 @@ class Referee:
                 self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting, 1 if run.versus is None else 2)
+
+    def with_room(self, run: events.Run, evaluation: Evaluation, judge: Callable[[], events.Result]) -> events.Result:
+        """What judge returns; OUT_OF_MEMORY if trusted worlds lack memory that they have without this kernel.
+
+        Raises as judge.
+        """
+        exchange, kind = evaluation.correctness.exchange, kind_of(run.setting.device)
+        try:
+            return judge()
+        except HarnessFailed as failed:
+            may_lack = "out of memory" in str(failed) and exchange.phase != "load"
+            alone = run.versus is None and not kind.used_by_others(kind.gpus(run.setting.world))
+            if run.is_baseline or not may_lack or not alone or exchange.prepared.references_of(2) < 2:
+                raise
+        self.oracle.drop()
+        self.references.drop()
+        self.end_contenders()
+        self.take_references(self.prepare(run), run.setting, 1)
+        verdict, message = Verdict.OUT_OF_MEMORY, "the baseline has no room beside this kernel's memory"
+        return evaluation.result(verdict, exchange.failure(message, verdict))
 
     def completed(self, run: events.Run, result: events.Result) -> events.Result:
         """A result with the jail, and the labels of a kernel that passed."""
@@ -327,13 +347,7 @@ class Referee:
         count = kind_of(run.setting.device).pace.references_for(run.rounds)
         loaded = self.references.are_loaded(prepared, count)
         with contextlib.nullcontext() if loaded else correctness.phase("prepare", deadlines.PREPARE):
-            try:
-                worlds = self.take_references(prepared, run.setting, count)
-            except WorldFailed as failed:
-                if "OutOfMemoryError" not in failed.text:
-                    raise
-                advice = "Free memory that the kernel does not need, or choose smaller sizes."
-                raise HarnessFailed("the baseline has no room beside this kernel's memory", advice) from failed
+            worlds = self.take_references(prepared, run.setting, count)
         if len(worlds) < count and not loaded:
             self.emit(events.Log(text=f"device memory fits {len(worlds)} of {count} reference worlds\n"))
         exchange = Exchange(prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)

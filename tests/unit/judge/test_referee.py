@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
-from made_machine import JAIL, MadeGpu, MadeMachine
+from made_machine import JAIL, MadeCpu, MadeGpu, MadeMachine
 from made_worlds import OPEN_SECONDS
 from stored_runs import result as run_result
 
@@ -210,14 +210,46 @@ def test_failing_reference_is_harness_error_and_gets_replaced(
 @pytest.mark.parametrize("order", [Kind.MEASURE_BASELINE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
 def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
+    text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nValueError: no room\nTry less.\n'
     machine.oracle.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
     referee = machine.referee()
     judged = judged_by(referee, machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert "OutOfMemoryError: no room" in judged.detail
+    assert "ValueError: no room" in judged.detail
     assert 'File "oracle.py", line 3' in judged.failure.text
     assert judged_by(referee, machine, told).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("role", "times", "others", "verdict"),
+    [
+        ("oracle", 1, False, Verdict.OUT_OF_MEMORY),
+        ("reference", 1, False, Verdict.OUT_OF_MEMORY),
+        ("reference", 1, True, Verdict.HARNESS_ERROR),
+        ("reference", 9, False, Verdict.HARNESS_ERROR),
+    ],
+)
+def test_only_kernel_that_took_memory_is_blamed(
+    role: str,
+    times: int,
+    others: bool,
+    verdict: Verdict,
+    told: Callable[[], list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, text = MadeMachine(), "OutOfMemoryError: CUDA out of memory"
+    monkeypatch.setattr(MadeCpu, "used_by_others", lambda *_: others)
+    if role == "oracle":
+        machine.oracle.faults.append(Fault(Kind.COMPARE, Kind.BROKEN, text=text, times=times))
+    else:
+        machine.faults[role] = [[Fault(Kind.LOAD, Kind.RAISED, text=text)] for _ in range(times)]
+    referee = machine.referee()
+    judged = judged_by(referee, machine, told)
+    assert (judged.verdict, "beside this kernel's memory" in judged.detail) == (
+        verdict,
+        verdict is Verdict.OUT_OF_MEMORY,
+    )
+    assert times > 1 or judged_by(referee, machine, told).verdict is Verdict.PASS
 
 
 def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:

@@ -187,15 +187,18 @@ async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
     assert len(player.asked) == 12
 
 
-async def test_only_errors_in_a_row_retire_workers(paths: Paths) -> None:
-    sweep = await played(paths, plan_for("1-3", attempts=2), [Scripted("die", "pass")])
+async def test_kernels_that_fail_harness_retire_no_worker(paths: Paths) -> None:
+    sweep = await played(
+        paths, plan_for("1-2", attempts=3), [Scripted("die", "die", "die", name="a"), Scripted("pass")]
+    )
     assert sweep.progress.stopped == ""
-    assert Counter(result.verdict for result in results(paths)) == {"HARNESS_ERROR": 3, "PASS": 3}
+    assert Counter(result.verdict for result in results(paths)) == {"HARNESS_ERROR": 6, "PASS": 6}
 
 
 @pytest.mark.slow
-async def test_paid_kernel_is_not_asked_again_after_failure(paths: Paths) -> None:
-    player, said = Scripted("die"), list[str]()
+async def test_paid_kernel_is_not_asked_again_after_failure(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PKB_SCRIPTED_VERDICT", "HARNESS_ERROR")
+    player, said = Scripted("pass"), list[str]()
     sweep = await played(paths, plan_for("1-12"), [player], Listener(said=said.append), workers=2)
     why, _, last = sweep.progress.stopped.partition(", the last one: ")
     gone, stays = sorted(("worker 0", "worker 1"), key=why.endswith)
