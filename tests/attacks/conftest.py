@@ -33,8 +33,8 @@ ALSO_SHOWN = {
         "A15 A17",  # tests/unit/rank/test_comparison.py
         "A18 T27",  # tests/unit/memory/test_slots.py
         "A21 A22",  # tests/unit/referee/test_labels.py
-        "T14",  # tests/unit/timing/test_random_effects.py
-        "T11 T12 T15 T17 T20 T24 T29 T30 T31 T32",  # tests/unit/judge: test_clocks, test_rounds, test_exchange, test_turns, ...
+        "T14 T35",  # tests/unit/timing/test_random_effects.py
+        "T11 T12 T15 T17 T20 T24 T29 T30 T31 T32 T36",  # tests/unit/judge: test_clocks, test_rounds, test_referee, ...
         "T21",  # tests/unit/rank/test_problem_arguments.py
         "H5 H17 T22 T26 T28",  # tests/unit/jail and tests/unit/worlds/test_stopping.py
         "H11 H25",  # named in test_attacks_on_the_host.py and test_killed_referee.py

@@ -66,6 +66,17 @@ def test_slow_batches_of_the_contender_alone_count(sigma, factor):
     assert random_effects.undisturbed(references, contender).all(axis=1).mean() > 0.9
 
 
+def test_identical_code_slowing_slow_batches_gains_little():
+    references, contender, which, first = made(48, 0.05, tau=0.003)
+    np.put_along_axis(contender, np.argsort(contender)[:, -5:], 9.0, axis=1)
+    kept = random_effects.undisturbed(references, contender)
+    assert np.median(kept.sum(axis=1)) == 48 - 5
+    found = random_effects.fit(references - contender, which, first, kept=kept)
+    history = np.where(np.abs(np.log(random_effects.GRID / 0.003)) < 0.4, 0.0, -20.0)
+    _, low, _ = random_effects.predict(found, np.tile(history, (RUNS, 1)))
+    assert (low > 0).mean() < 0.002
+
+
 def test_mostly_slow_kernel_is_not_called_faster():
     slow = [Pair(k % 4, 100.0, 90.0 if k % 3 else 400.0, k % 2 == 0) for k in range(24)]
     found = speedup(slow)[0]
