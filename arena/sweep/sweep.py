@@ -280,33 +280,25 @@ class Sweep:
                 await self._try_out(worker, job)
             else:
                 await self._judge(worker, job)
-            if not await self._goes_on(worker, job.task):
+            if self._harness_errors[worker.name] >= LOST and not await self._goes_on(worker, job.task):
                 return
 
     async def _goes_on(self, worker: Worker, task: Task) -> bool:
-        """Whether a worker that judged this task goes on. After repeated harness errors it must judge the baseline.
-
-        A kernel may cause harness errors. If the baseline gets one, too, the worker is retired; without any left the sweep ends.
-        """
-        if self._harness_errors[worker.name] < LOST:
-            return True
-        request = msgspec.structs.replace(self._request(task, BASELINE, Kernel(""), BASELINE), rounds=1)
-        judgement, _ = await judge_at(worker, request)
+        """Whether a worker that met harness errors judges the baseline. If not, it is retired; without any, the sweep ends."""
+        judgement, _ = await judge_at(worker, self._request(task, BASELINE, Kernel(""), BASELINE, rounds=1))
         if judgement.result.verdict is not Verdict.HARNESS_ERROR:
             self._harness_errors[worker.name] = 0
             return True
         self._active_workers -= 1
-        why, last = f"{LOST} harness errors in a row at {worker.name}", judgement.result.detail
+        why = f"{LOST} harness errors in a row at {worker.name}, the last one: {judgement.result.detail}"
         if not self._active_workers:
-            self.progress.stopped = f"{why}, the last one: {last}"
+            self.progress.stopped = why
             raise _Stop
-        self.listener.said(f"{why}: it judges no more; the last one: {last}")
+        self.listener.said(f"{why}; it judges no more")
         return False
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
-        request = self._request(job.task, job.player, job.kernel, job.name)
-        if job.rounds is not None:
-            request = msgspec.structs.replace(request, rounds=job.rounds)
+        request = self._request(job.task, job.player, job.kernel, job.name, job.rounds)
         try:
             judgement, _ = await judge_at(worker, request)
         except ArenaError as error:
@@ -365,7 +357,7 @@ class Sweep:
         )  # fmt: skip
         await _finish(self._judged(result))
 
-    def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:
+    def _request(self, task: Task, player: str, kernel: Kernel, name: str, rounds: int | None = None) -> RunRequest:
         seconds = self.plan.seconds
         return view(
             RunRequest, kernel,
@@ -373,7 +365,7 @@ class Sweep:
             setting=task.setting,
             kernel_name=name,
             player="you" if player == BASELINE else player,
-            rounds=self.plan.rounds,
+            rounds=self.plan.rounds if rounds is None else rounds,
             budget_s=self.settings.seconds if seconds is None else seconds,
             urgency=SWEEP,
         )  # fmt: skip

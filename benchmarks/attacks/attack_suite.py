@@ -14,9 +14,10 @@ A header of comments:
     # not_faster: yes            whatever its verdict, it must not be called faster than the baseline
     # label: calls the baseline   the label that its verdict must have
     # open: why                   the judge does not catch it yet; the reason is shown, and it counts as not as expected
+    # like: honest_ties           if it has no solution: the kernel whose text follows [honest; x for x_on_gpus]
+    # change: a = b -> a = c      in that text
 
-An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output. An attack that
-defines no solution gets that of `honest`, and `x_on_gpus` gets the text of `x`.
+An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output.
 """
 
 import re
@@ -133,15 +134,16 @@ def read_kernel(path: Path) -> AttackKernel:
     """Reads one kernel file. Raises UsageError."""
     source = path.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(source.partition('"""')[0]))
-    known = {*AttackKernel.__struct_fields__} - {"name", "attack", "source"}
+    known = {*AttackKernel.__struct_fields__, "like", "change"} - {"name", "attack", "source"}
     if unknown := fields.keys() - known:
         raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"choose from {', '.join(sorted(known))}")
     attack = TWIN if path.stem.startswith("honest") else "-"
     if numbered := _NUMBERED.match(path.stem):
         attack = f"{numbered[1].upper()}{int(numbered[2])}"
         if "def solution(" not in source:
-            rest = path.with_stem(path.stem.removesuffix("_on_gpus").replace(path.stem, "honest"))
-            source += "\n\n" + rest.read_text(encoding="utf-8")
+            like = fields.get("like", path.stem.removesuffix("_on_gpus").replace(path.stem, "honest"))
+            change = fields.get("change", " -> ").split(" -> ")
+            source += "\n\n" + path.with_stem(like).read_text(encoding="utf-8").replace(*change)
     expect = fields.get("expect", "PASS" if attack == TWIN else "")
     try:
         return AttackKernel(

@@ -120,8 +120,7 @@ def why_not(profile: Profile, program: bytes) -> str:
             try:
                 if not builder.stdout.read(1):
                     return "bubblewrap ended before it started a process inside"
-                tries = os.fork()
-                if tries == 0:
+                if not (tries := os.fork()):
                     _try(builder.pid, program, write)
                 os.waitpid(tries, 0)
             finally:
@@ -140,15 +139,11 @@ def _try(builder: int, program: bytes, write: int) -> NoReturn:
     """Does what the fork server does with a world, and reports the result."""
     try:
         ids = join(builder)
-        child = os.fork()
-        if child == 0:
-            try:
-                restrict(*ids, program)
-                os.write(write, b"inside")
-            except BaseException as error:
-                os.write(write, str(error).encode())
-            os._exit(0)
-        os.waitpid(child, 0)
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            restrict(*ids, program)
+            os.write(write, b"inside")
     except BaseException as error:
         os.write(write, str(error).encode())
     os._exit(0)

@@ -268,10 +268,7 @@ class Referee:
                     self.contenders.prepare_spare(run.setting, 1 if run.versus is None else 2)
 
     def with_room(self, run: events.Run, evaluation: Evaluation, judge: Callable[[], events.Result]) -> events.Result:
-        """What judge returns; OUT_OF_MEMORY if trusted worlds lack memory that they have without this kernel.
-
-        Raises as judge.
-        """
+        """What judge returns or raises; OUT_OF_MEMORY if trusted worlds lack memory that they have without this kernel."""
         exchange, kind = evaluation.correctness.exchange, kind_of(run.setting.device)
         try:
             return judge()
@@ -324,8 +321,7 @@ class Referee:
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(prepared, contender, self.await_all, self.emit, timer=self.timer)
-            correctness = CorrectnessCheck(run, exchange)
-            evaluation = Evaluation(correctness, peaks)
+            evaluation = Evaluation(CorrectnessCheck(run, exchange), peaks)
             judge: Callable[[], events.Result] = evaluation.judge
         else:
             versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
@@ -338,11 +334,7 @@ class Referee:
         return contender, evaluation, judge
 
     def baseline_side(self, correctness: CorrectnessCheck) -> TimedSide:
-        """The timed side of the reference worlds. Emits the phase `prepare` if there is something to do.
-
-        Raises:
-            HarnessFailed, WorldFailed, Deadline: they cannot be prepared.
-        """
+        """The timed side of the references, or HarnessFailed. Emits the phase `prepare` if there is something to do."""
         run, prepared = correctness.run, correctness.exchange.prepared
         count = kind_of(run.setting.device).pace.references_for(run.rounds)
         loaded = self.references.are_loaded(prepared, count)

@@ -216,8 +216,7 @@ def wrapped_for(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrap
     if spec.jail.name == "none":
         cache = kernel_cache.prepared()
     else:
-        cache = folder / SHOWN
-        files = folder / FILES
+        cache, files = folder / SHOWN, folder / FILES
         for shown in (cache, files):
             shown.mkdir(mode=0o755)
         readable = (*readable, cache, files)

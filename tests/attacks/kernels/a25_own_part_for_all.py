@@ -1,22 +1,6 @@
 # expect: WRONG_RESULT
 # problem: tp_muon_orthogonalization
 # twin: honest_norm_of_all
+# like: honest_norm_of_all
+# change: dist.all_reduce(square, group=group) -> square *= dist.get_world_size(group)
 """The norm of all shards, estimated from the own shard."""
-
-import torch
-import torch.distributed as dist
-
-from problems.tensor.tp_muon_orthogonalization.baseline import COEFFICIENTS
-
-
-@torch.no_grad()
-def solution(x, steps=5, coefficient_type="quintic", partition_dim=1, group=None):
-    shard = x.float()
-    square = shard.square().sum()
-    square *= dist.get_world_size(group)
-    shard /= square.sqrt()
-    for a, b, g in COEFFICIENTS[coefficient_type]:
-        gram = shard @ shard.t()
-        dist.all_reduce(gram, group=group)
-        shard = torch.addmm(shard, torch.addmm(gram, gram, gram, beta=b, alpha=g), shard, beta=a)
-    return shard.to(x.dtype)

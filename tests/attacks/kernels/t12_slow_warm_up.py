@@ -12,8 +12,7 @@ calls = 0
 def solution(tensor):
     global calls
     calls += 1
-    if calls < 8:
-        time.sleep(0.02)
+    time.sleep(0.02 if calls < 8 else 0)
     total = tensor.clone()
     dist.all_reduce(total)
     return total

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from forked_programs import COMMAND_LINE
+from playing_agent import RIGHT, WRONG
 from scripted_referee import COMMAND as SCRIPTED
 from waiting import PATIENCE_S
 
@@ -27,15 +28,6 @@ from problems.catalogue import load_catalogue
 
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
     pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
-
-WRONG = "def solution(tensor):\n    return tensor.clone()\n"
-RIGHT = """import torch.distributed as dist
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
-"""
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playing_agent import RIGHT
 from scripted_referee import COMMAND as SCRIPTED
 
 import arena
@@ -18,14 +19,6 @@ from arena.paths import Paths
 from arena.records.index import Store
 from arena.runs.engine import Engine
 from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted
-
-RIGHT = """import torch.distributed as dist
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
-"""
 
 
 def test_importing_it_loads_nothing_heavy():

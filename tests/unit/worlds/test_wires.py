@@ -44,8 +44,16 @@ def failure_of(wires: Wires) -> tuple[str, int, int]:
     return failed.value.kind, failed.value.rank, failed.value.status
 
 
-def test_cause_of_ended_line_is_awaited() -> None:
+BROKEN = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_cause_of_ended_line_is_awaited(broken: bool) -> None:
+    """It also explains a connection that had broken before."""
     with wires_of() as (wires, theirs):
+        if broken:
+            theirs.raises(0, BROKEN)
+            assert wires.missing(Kind.DONE, alive) == [1]
         theirs.ranks[1].close()
         theirs.serve()
         assert wires.missing(Kind.DONE, alive) == [1]
@@ -71,20 +79,6 @@ def test_what_another_rank_reported_before_is_the_cause() -> None:
         theirs.ranks[1].close()
         ends(theirs, 1, signal.SIGABRT)
         assert failure_of(wires)[:2] == ("RAISED", 0)
-
-
-BROKEN = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"
-
-
-def test_late_end_of_peer_explains_broken_connection() -> None:
-    with wires_of() as (wires, theirs):
-        theirs.raises(0, BROKEN)
-        assert wires.missing(Kind.DONE, alive) == [1]
-        theirs.ranks[1].close()
-        theirs.serve()
-        assert wires.missing(Kind.DONE, alive) == [1]
-        ends(theirs, 1, signal.SIGSEGV)
-        assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
 
 
 def test_broken_connection_is_failure_where_no_peer_ends(clock: SimpleNamespace) -> None:
