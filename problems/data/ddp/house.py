@@ -1,4 +1,7 @@
-"""House kernel: data-parallel step; each rank updates a slice of rank 0's state for all ranks."""
+"""House kernel: data-parallel step; each rank updates a part of rank 0's state for all ranks.
+
+Large moments stay with rank 0: the rank that updates an element reads them there, beside the products.
+"""
 
 import torch
 
@@ -7,7 +10,7 @@ from sandbox.kit.blocks.fan_out import fan_out, kernel_for
 from sandbox.kit.blocks.perceptron import Tensors, parameters_in
 from sandbox.kit.blocks.sharded_adam import Adam
 from sandbox.kit.blocks.side_stream import beside, join
-from sandbox.kit.blocks.zero_step import FEW, compile_all, fan_out_layers, step_beside
+from sandbox.kit.blocks.zero_step import LARGE, compile_all, fan_out_layers, step_beside
 
 symm.reserve(4 << 30)  # states and results, two of each, and a gradient of the largest sizes
 
@@ -49,18 +52,19 @@ def solution(
     count = sum(map(torch.Tensor.numel, given))
     state = symm.out(3 * count, W1.dtype, "state", ring=2)  # weights, first moments, second moments
     result = symm.out(3 * count, W1.dtype, "result")
-    share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes if the whole does
-    mine = slice(min(team.rank * share, count), (team.rank + 1) * share)
-    old, updated = ([part[mine] for part in whole.chunk(3)] for whole in (state, result))
+    large = state.is_cuda and count * state.element_size() >= LARGE
+    moments = (team.peers(state)[0] if large else state)[count:]
 
-    def send_moments() -> None:
+    def keep_moments() -> None:
         join()  # the second layer's weights have arrived
-        with beside():  # during the products that follow
-            fan_out((*means, *squares), state[count:], team, 256, FEW)
+        if team.rank == 0:
+            with beside():  # during the products that follow
+                torch.cat([moment.reshape(-1) for moment in (*means, *squares)], out=moments)
 
     batch = X_local, y_local
     all_given = (*given, *means, *squares, state)
-    step_beside(batch, state[:count], shapes, adam, share, old, updated, (0, 1, 2), all_given, bring, send_moments)
+    old, updated = (state[:count], *moments.chunk(2)), result.chunk(3)
+    step_beside(batch, state[:count], shapes, adam, 0, old, updated, (0, 1, 2), all_given, bring, keep_moments)
     return tuple(part for flat in result.chunk(3) for part in parameters_in(flat, shapes))
 
 

@@ -62,30 +62,31 @@ def step_beside(
 
     batch: X_local [n, d_in] and y_local [n, d_out]. weight: symmetric and flat: W1, b1, W2, b2 of these shapes. share: elements
     of a rank's slice; the last slices may be shorter or empty. old, updated, to_all: this rank's slices, as for `step_slice`.
-    given: what `bring` reads. bring: a function of a module, because small steps are recorded. before_second is called when the
-    first layer is queued; it makes the current stream wait for the second layer's weights. Collective.
+    With share = 0 they are the whole vectors, and all ranks update as many elements of every piece. given: what `bring` reads.
+    bring: a function of a module, because small steps are recorded. before_second is called when the first layer is queued; it
+    makes the current stream wait for the second layer's weights. Collective.
     """
     team, count = symm.connect(), weight.numel()
     border, start = math.prod(shapes[0]) + math.prod(shapes[1]), min(team.rank * share, count)
     gradient = symm.empty(count, weight.dtype, "gradient")  # free again at the end of a call
 
-    def ready(first: int, last: int) -> None:
+    def update(first: int, last: int, most_blocks: int) -> None:
         """Updates the elements `first` to `last` of the flat vector that this rank owns."""
-        low = min(max(team.rank * share, first), last)
-        high = min(max((team.rank + 1) * share, low), last)
+        each, begin = (share, 0) if share else (-(-(last - first) // (8 * team.world)) * 8, first)
+        low = min(max(begin + team.rank * each, first), last)
+        high = min(max(begin + (team.rank + 1) * each, low), last)
         before, after = ([part[low - start : high - start] for part in state] for state in (old, updated))
-        longest = -(-min(last - first, share) * weight.element_size() // 16)
+        longest = -(-min(last - first, each) * weight.element_size() // 16)
+        step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
+
+    def ready(first: int, last: int) -> None:
         with beside():
-            step_slice(
-                team, adam, gradient[low:high], before, after, to_all, 512, longest, ALL if last == border else FEW
-            )
+            update(first, last, ALL if last == border else FEW)
 
     X, y = batch[0].contiguous(), batch[1].contiguous()
     if not weight.is_cuda or weight.nbytes < LARGE:
         _write_at_once((X, y), given, (weight, gradient), shapes, bring)
-        # This launch is not recorded, because its numbers change from step to step.
-        longest = -(-share * weight.element_size() // 16)
-        step_slice(team, adam, gradient[start:][: old[0].numel()], old, updated, to_all, 512, longest)
+        update(0, count, ALL)  # not recorded, because its numbers change from step to step
         return
     parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
     # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
