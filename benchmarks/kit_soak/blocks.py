@@ -240,6 +240,7 @@ def stepped(team: Team, number: int, chance: random.Random) -> Call:
 def differentiated(team: Team, number: int, chance: random.Random) -> Call:
     """The gradient of a small perceptron, in pieces, against autograd. Hidden values are exact, so that no sign differs."""
     n, d_in, h, d_out = (chance.choice((1, 3, 8, 40)) for _ in range(4))
+    rounds = [[(0, h // 3), (h // 2, h)], [(h // 3, h // 2)]]
     shapes, at = [(h, d_in), (h,), (d_out, h), (d_out,)], here()
     count = sum(torch.Size(shape).numel() for shape in shapes)
     flat = pattern(team.rank, number, (count,), torch.float32, at) / 128 - 1
@@ -256,7 +257,7 @@ def differentiated(team: Team, number: int, chance: random.Random) -> Call:
     def call() -> torch.Tensor:
         found = torch.empty_like(parameters)
         with torch.no_grad():
-            write_gradient(x, y, parameters_in(parameters, shapes), parameters_in(found, shapes), pieces=3)
+            write_gradient(x, y, parameters_in(parameters, shapes), parameters_in(found, shapes), rounds=rounds)
             return apart(found, expected, room)
 
     return call

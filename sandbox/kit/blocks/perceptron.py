@@ -9,7 +9,6 @@ Products write directly to the flat gradient. The gradient of W2 is complete bef
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -37,15 +36,15 @@ def write_gradient(
     parameters: Tensors,
     gradients: Tensors,
     before_second: Callable[[], None] = lambda: None,
-    ready: Callable[[int, int], None] = lambda first, last: None,
-    pieces: int = 1,
+    ready: Callable[[int], None] = lambda number: None,
+    rounds: Sequence[Sequence[tuple[int, int]]] = (),
 ) -> None:
     """Writes the gradient of the mean squared error of relu(X W1^T + b1) W2^T + b2 into `gradients`.
 
     features: [n, d_in], targets: [n, d_out]; parameters and gradients: W1 [h, d_in], b1 [h], W2 [d_out, h], b2 [d_out], all of
-    one dtype. before_second is called when the first layer is queued, and before W2 and b2 are read. ready(first, last) is called
-    when the gradient of elements `first` to `last` of the flat vector is queued: W2 and b2 first, then W1 with b1 in
-    `pieces` parts, in ascending order.
+    one dtype. before_second is called when the first layer is queued, and before W2 and b2 are read. rounds: each computes the
+    gradient of some ranges (top, bottom) of W1's rows; by default one of all. ready(number) is called when a part is queued: 0
+    for W2 and b2, then 1, 2, ... for the rounds, before which b1's is complete.
     """
     w1, b1, w2, b2 = parameters
     of_w1, of_b1, of_w2, of_b2 = gradients
@@ -54,15 +53,14 @@ def write_gradient(
     output = torch.addmm(b2, hidden, w2.t())
     _change_by_loss(output, targets.contiguous(), of_b2)
     torch.mm(output.t(), hidden, out=of_w2)
-    first_layer = w1.numel() + b1.numel()
-    ready(first_layer, first_layer + w2.numel() + b2.numel())
+    ready(0)
     back = torch.mm(output, w2)
     _change_by_relu(back, hidden, of_b1)
-    pieces = max(min(pieces, len(w1)), 1)
-    rows = [len(w1) * piece // pieces for piece in range(pieces + 1)]
-    for top, bottom in itertools.pairwise(rows):
-        torch.mm(back[:, top:bottom].t(), features, out=of_w1[top:bottom])
-        ready(top * w1.shape[1], first_layer if bottom == len(w1) else bottom * w1.shape[1])
+    for number, ranges in enumerate(rounds or [[(0, len(w1))]], 1):
+        for top, bottom in ranges:
+            if top < bottom:
+                torch.mm(back[:, top:bottom].t(), features, out=of_w1[top:bottom])
+        ready(number)
 
 
 def _change_by_loss(output: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor) -> None:

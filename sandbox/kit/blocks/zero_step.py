@@ -10,6 +10,7 @@ any place of weights and state, such as FSDP's.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 
@@ -26,13 +27,17 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.recorded import recorded
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+Range = tuple[int, int]
 Bring = Callable[[Tensors, torch.Tensor, int, int, int, int], None]
 """(given, weight, first, last, base, most_blocks) stores elements `first` to `last` of `weight`: all, or those of one layer."""
 
 LARGE = 16 << 20
 """Bytes of parameters from which exchanges run beside products."""
 PIECES = 4
-"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
+"""Products of the first layer's gradient. In a round, each rank that owns some of the layer gets a part of what it owns, so that
+the links of all of them are in use. A round is reduced and applied beside the products of the next."""
+ALIGNED = 128
+"""Products begin at multiples of this number of rows, because the library is slow at odd addresses."""
 FEW, ALL = 32, 128
 """Blocks of an exchange that runs beside a product, and of one that runs alone."""
 
@@ -66,35 +71,64 @@ def step_beside(
     bring: a function of a module, because small steps are recorded. before_second is called when the first layer is queued; it
     makes the current stream wait for the second layer's weights. Collective.
     """
-    team, count = symm.connect(), weight.numel()
-    border, start = math.prod(shapes[0]) + math.prod(shapes[1]), min(team.rank * share, count)
+    team, count, start = symm.connect(), weight.numel(), min(symm.rank * share, weight.numel())
+    border = math.prod(shapes[0]) + math.prod(shapes[1])
     gradient = symm.empty(count, weight.dtype, "gradient")  # free again at the end of a call
+    rows, parts = rounds(tuple(map(tuple, shapes)), share, team.world)
 
-    def update(first: int, last: int, most_blocks: int) -> None:
-        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
-        each, begin = (share, 0) if share else (-(-(last - first) // (8 * team.world)) * 8, first)
-        low = min(max(begin + team.rank * each, first), last)
-        high = min(max(begin + (team.rank + 1) * each, low), last)
+    def update(owned: Sequence[Range], most_blocks: int) -> None:
+        """Updates the elements of the flat vector that this rank owns."""
+        low, high = owned[team.rank]
         before, after = ([part[low - start : high - start] for part in state] for state in (old, updated))
-        longest = -(-min(last - first, each) * weight.element_size() // 16)
+        longest = -(-max(last - first for first, last in owned) * weight.element_size() // 16)
         step_slice(team, adam, gradient[low:high], before, after, to_all, 512, longest, most_blocks)
 
-    def ready(first: int, last: int) -> None:
+    def ready(number: int) -> None:
         with beside():
-            update(first, last, ALL if last == border else FEW)
+            update(parts[number], ALL if number == len(rows) else FEW)
 
     X, y = batch[0].contiguous(), batch[1].contiguous()
     if not weight.is_cuda or weight.nbytes < LARGE:
         _write_at_once((X, y), given, (weight, gradient), shapes, bring)
-        update(0, count, ALL)  # not recorded, because its numbers change from step to step
+        update(slices(0, count, team.world, share), ALL)  # not recorded, because its numbers change from step to step
         return
     parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
     # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
     bring(given, weight, 0, border, 0, ALL)
     with beside():
         bring(given, weight, border, count, 256, FEW)
-    write_gradient(X, y, parameters, gradients, before_second, ready, PIECES)
+    write_gradient(X, y, parameters, gradients, before_second, ready, rows)
     join()
+
+
+def slices(first: int, last: int, world: int, each: int) -> list[Range]:
+    """Elements `first` to `last` in slices of `each` elements (0: of as many 16-byte words), one for each rank."""
+    each = each or -(-(last - first) // (8 * world)) * 8
+    edges = [min(first + rank * each, last) for rank in range(world + 1)]
+    return list(itertools.pairwise(edges))
+
+
+@functools.cache
+def rounds(shapes: tuple[tuple[int, ...], ...], share: int, world: int) -> tuple[list[list[Range]], list[list[Range]]]:
+    """(rows of W1 whose gradients a round computes, by round; elements that each rank updates: of layer 2, then by round)."""
+    (h, width), count = shapes[0], sum(map(math.prod, shapes))
+    border = h * width + h
+    owned = slices(0, count, world, share)
+    layer = [(min(low, border), min(high, border)) for low, high in owned] if share else [(0, border)]
+    edges = [[h if end >= h * width else end // width // ALIGNED * ALIGNED for end in ends] for ends in layer]
+    pieces = max(PIECES // sum(top < bottom for top, bottom in edges), 2)
+    rows, parts = [], []
+    for (low, high), (top, bottom) in zip(layer, edges, strict=True):
+        cuts = [top + (bottom - top) * piece // pieces for piece in range(pieces + 1)]
+        rows.append(itertools.pairwise(cuts))
+        # Rows of two ranks are among the products of the second one, so the first one updates its part in the last round.
+        inner = [min(max(row * width, low), high) for row in cuts[1:-1]]
+        parts.append(itertools.pairwise([low, *inner, high]))
+    by_round = [list(each) for each in zip(*rows, strict=True)]
+    if not share:
+        return by_round, [slices(border, count, world, 0), *(slices(*whole, world, 0) for whole in parts[0])]
+    second = [(max(low, border), max(high, border)) for low, high in owned]
+    return by_round, [second, *map(list, zip(*parts, strict=True))]
 
 
 @recorded
