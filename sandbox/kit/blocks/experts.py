@@ -76,10 +76,14 @@ def merged(mlp: Mlp) -> Mlp:
     return whole[0], whole[1], whole[2]  # type: ignore[return-value]
 
 
-def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
-    """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once."""
+def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor, most: int = 0) -> None:
+    """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once.
+
+    most: rows that memory is taken for, at least n. Where n changes from call to call, torch keeps memory of one size at hand.
+    """
     gate, up, down = mlp
-    hidden, factor = (rows.new_empty((rows.shape[0], weight.shape[0])) for weight in (gate[0], up[0]))
+    n = len(rows)
+    hidden, factor = (rows.new_empty((max(most, n), weight.shape[0]))[:n] for weight in (gate[0], up[0]))
     project(rows, gate, hidden)
     project(rows, up, factor)
     activate(hidden, factor, hidden)
@@ -194,19 +198,19 @@ def _beside_products(
     meanwhile()
     own_mlp = merged(mlp)  # after the copies have been queued
     if half:
-        gated_mlp(own[:half], own_mlp, returned[rank, :half])
+        gated_mlp(own[:half], own_mlp, returned[rank, :half], len(x))
     made = []  # kept until the copies have read it
     for number, place in enumerate(ready):
         join(place)  # the rows of this source have arrived
         source = (rank - number - 1) % world
         rows = arrived[source, : received[source]]
-        made.append(torch.empty_like(rows))
-        gated_mlp(rows, own_mlp, made[number])
+        made.append(torch.empty_like(x)[: len(rows)])
+        gated_mlp(rows, own_mlp, made[number], len(x))
         with beside():
             back[source][rank, : len(rows)].copy_(made[number])
             if number == world - 2:
                 stream_barrier(returned, team, SLOT)
-    gated_mlp(own[half:], own_mlp, returned[rank, half : len(own)])
+    gated_mlp(own[half:], own_mlp, returned[rank, half : len(own)], len(x))
     if ready:
         join()  # all results have come back
     return returned
