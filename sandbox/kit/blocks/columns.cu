@@ -1,9 +1,8 @@
 // Stores this rank's columns at all ranks. x: rows of `width` elements, x_pitch elements apart; y: this rank's columns of the
-// result, symmetric, rows y_pitch elements apart. The launch uses the signal slots from `base` on.
+// result, symmetric, rows y_pitch elements apart.
 extern "C" __global__ void __launch_bounds__(512) push(Px px, const TYPE* x, TYPE* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch, u32 base) {
-    const u32 slot = base + blockIdx.x;
-    const u32 turn = px_turn(px, slot);
+        i64 y_pitch) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     const int each = 16 / sizeof(TYPE);
     const i64 words = (width + each - 1) / each, all = rows * words, step = (i64)gridDim.x * blockDim.x;
     const int first = x == y;  // then this rank's own columns are in place already

@@ -40,15 +40,14 @@ def push_columns(
     team: Team,
     first: int | None = None,
     widest: int | None = None,
-    base: int = 0,
     most_blocks: int = BLOCKS,
 ) -> None:
     """Stores x [rows, width] as this rank's columns of `result` at all ranks, and waits for theirs.
 
     x: elements of 2, 4 or 8 bytes that are adjacent within a row; it may be this rank's columns of the result themselves.
     result: symmetric, contiguous. first: this rank's first column; by default all ranks share the columns equally.
-    widest: columns of the rank that has most (by default this one's). base: the first of BLOCKS signal slots that only this call
-    uses. most_blocks: fewer leave multiprocessors to other kernels. Collective.
+    widest: columns of the rank that has most (by default this one's). most_blocks: fewer leave multiprocessors to other kernels.
+    Uses the team's signal slots 0 to BLOCKS - 1. Collective.
     """
     rows, width = x.shape
     if not result.is_cuda:
@@ -60,7 +59,7 @@ def push_columns(
     words, each = -(-(widest or width) * result.element_size() // 16), result.element_size() // unit.itemsize
     blocks = min(max(-(-rows * words // THREADS), 1), most_blocks, BLOCKS)
     sizes = rows, width * each, x.stride(0) * each, result.stride(0) * each
-    kernel_for(unit).push[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), *sizes, base)
+    kernel_for(unit).push[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), *sizes)
 
 
 def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team, first: int | None = None) -> None:
