@@ -13,8 +13,8 @@ template <class T> static __device__ Place<T> place_of(const PxNumbers& few, con
     return {nullptr, y, 0, 0};  // beyond the last tensor: nothing is read or written
 }
 // Block b works on the same words of every share on all ranks. In slot base + most_blocks + b, a rank signals how many pieces of
-// a share it has sent. PIECE has numbers for up to 7 pieces a launch.
-#define PIECE(turn, count) (8 * (turn) + (count))
+// a share it has sent. PIECE has numbers for up to 15 pieces a launch.
+#define PIECE(turn, count) (16 * (turn) + (count))
 extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, const i64* many, TYPE* y, int tensors, i64 words,
         int pieces, u32 base, u32 most_blocks, int root) {
     const u32 slot = base + blockIdx.x, passed = slot + most_blocks, turn = px_turn(px, slot);

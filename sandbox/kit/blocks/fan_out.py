@@ -30,13 +30,14 @@ def fan_out(
     base: int = 0,
     most_blocks: int = BLOCKS,
     root: int = 0,
+    threads: int = THREADS,
 ) -> None:
     """Copies the root's tensors, one after another, into `flat` of every rank.
 
     tensors: any shapes, one dtype; the same shapes on all ranks, of which only the root's values count. flat: symmetric, as many
-    elements, one of two buffers used in turn. base: the first of 2 * BLOCKS signal slots that only this call uses:
-    launches that may run at the same time need separate slots. most_blocks: fewer leave multiprocessors to other
-    kernels. Collective.
+    elements, one of two buffers used in turn. base: the first of 2 * max(most_blocks, BLOCKS) signal slots that only this call
+    uses: launches that may run at the same time need separate slots. most_blocks: fewer leave multiprocessors to other
+    kernels. threads: of a block, up to THREADS. Collective.
     """
     if not flat.is_cuda:
         if team.rank == root:
@@ -50,7 +51,7 @@ def fan_out(
     each = 16 // flat.element_size()
     words = sum(-(-tensor.numel() // each) for tensor in given)
     helpers = max(team.world - 1, 1)
-    blocks = min(max(-(-words // (helpers * THREADS)), 1), most_blocks, BLOCKS)
-    pieces = 1 if helpers == 1 else min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
-    kernel = kernel_for(flat.dtype).fan_out[blocks, THREADS]
-    kernel(team.px, few, many, flat.data_ptr(), len(given), words, pieces, base, BLOCKS, root)
+    blocks = min(max(-(-words // (helpers * threads)), 1), most_blocks)
+    pieces = 1 if helpers == 1 else min(max(words // (helpers * blocks * threads * LEAST), 1), 15)
+    kernel = kernel_for(flat.dtype).fan_out[blocks, threads]
+    kernel(team.px, few, many, flat.data_ptr(), len(given), words, pieces, base, max(most_blocks, BLOCKS), root)
