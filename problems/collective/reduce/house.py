@@ -12,11 +12,11 @@ kernel_for = cuda.lazy(r"""
 // order from the root on. Helper h adds up share h of all helpers' tensors and stores this partial sum at the root, which adds
 // its own tensor. So the root receives the bytes of one tensor only. Block b works on the same words of every share on all ranks,
 // and the pieces of a share follow one another through these three steps. In slot GIVEN + b a helper signals to another how many
-// pieces it has sent, and in slot SUMMED + b to the root how many pieces it has added up. PIECE has numbers for up to 7 pieces a
+// pieces it has sent, and in slot SUMMED + b to the root how many pieces it has added up. PIECE has numbers for up to 15 pieces a
 // launch. given: [W (senders)][share] words of 16 bytes; partial: a word for each word of x; both symmetric. x, y: n elements.
-#define GIVEN 128
-#define SUMMED 256
-#define PIECE(turn, count) (8 * (turn) + (count))
+#define GIVEN 256
+#define SUMMED 512
+#define PIECE(turn, count) (16 * (turn) + (count))
 extern "C" __global__ void __launch_bounds__(512) reduce(Px px, const TYPE* x, uint4* given, uint4* partial, TYPE* y, i64 n,
         int root, int pieces) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
@@ -53,10 +53,15 @@ extern "C" __global__ void __launch_bounds__(512) reduce(Px px, const TYPE* x, u
             for (int away = 1; away < helpers; ++away) {
                 const int helper = (place + away) % helpers;
                 uint4* there = px_at(px, (root + 1 + helper) % px.world, given) + px.rank * share;
-                for (i64 i = piece * length + first; i < last && helper * share + i < words; i += step) {
-                    const uint4 part = px_ld_part(x, (helper * share + i) * each, n);
-                    px_st16(there + i, part);
-                    px_st_part(y, (helper * share + i) * each, n, part);
+                for (i64 i = piece * length + first; i < last; i += 4 * step) {
+                    uint4 part[4];
+                    #pragma unroll  // all loads are in flight before the first store
+                    for (int k = 0; k < 4; ++k) part[k] = px_ld_part(x, (helper * share + i + k * step) * each, n);
+                    #pragma unroll
+                    for (int k = 0; k < 4 && i + k * step < last; ++k) {
+                        px_st16(there + i + k * step, part[k]);
+                        px_st_part(y, (helper * share + i + k * step) * each, n, part[k]);
+                    }
                 }
             }
             __syncthreads();
@@ -84,6 +89,8 @@ extern "C" __global__ void __launch_bounds__(512) reduce(Px px, const TYPE* x, u
 }
 """)
 BLOCKS, THREADS = 128, 512
+LARGE = 16 << 20
+"""Bytes from which two half as large blocks share a multiprocessor: one sends while the other waits for a signal."""
 LEAST = 4
 """Least words of a piece per thread, so that all threads work in every step."""
 
@@ -99,9 +106,10 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
         # buffers of two calls ago.
         given = symm.out((symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2)
         partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
-        blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)
-        pieces = min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
-        kernel = kernel_for(tensor.dtype).reduce[blocks, THREADS]
+        most, threads = (2 * BLOCKS, THREADS // 2) if tensor.nbytes >= LARGE else (BLOCKS, THREADS)
+        blocks = min(max(-(-words // (helpers * threads)), 1), most)
+        pieces = min(max(words // (helpers * blocks * threads * LEAST), 1), 15)
+        kernel = kernel_for(tensor.dtype).reduce[blocks, threads]
         result = torch.empty_like(tensor, memory_format=torch.contiguous_format)
         kernel(symm.px, tensor.contiguous(), given, partial, result, tensor.numel(), dst, pieces)
         return result
