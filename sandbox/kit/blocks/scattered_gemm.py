@@ -6,8 +6,8 @@
     more = arrivals(own, team)
     scattered_product(a, b, team.peers(own), more, team)   # a [W, M/W, K/W], b [K/W, N]: own becomes row block r of the sum
 
-With two ranks no pass over the result is needed: the owner's product comes last, and its float32 sum includes what has
-arrived.
+The owner's product of a chunk of rows comes last, and its float32 sum includes what has arrived, while the next chunk of the
+others' rows is multiplied and sent. With two ranks no pass over the result is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,25 +58,29 @@ def scattered_product(
     rest = team.peers(more) if more is not None else []
     parts = [slice(rows * number // chunks, rows * (number + 1) // chunks) for number in range(chunks)]
     partial = a.new_empty((others, rows, columns))
-    arrived = []
-    # In the order r+1, r+2, ..., so that no rank receives from two at a time.
-    for away in range(1, team.world):
-        owner = (team.rank + away) % team.world
-        place = owned[owner] if away == 1 else rest[owner][away - 2]
-        for part in parts:
-            torch.mm(a[owner, part], b, out=partial[away - 1, part])
-            with beside():
-                place[part].copy_(partial[away - 1, part])
-                if away == others:
-                    stream_barrier(own, team, SLOT)
-                    if more is not None:
-                        _add(own[part], more[:, part], more.stride(0))
-                    arrived.append(mark())
-    for part, here in zip(parts, arrived, strict=True):
+
+    def finish(part: slice, here: torch.cuda.Event) -> None:
         join(here)  # these rows have arrived
         own[part].addmm_(a[team.rank, part], b)
         if complete is not None:
             complete(part)
+
+    arrived = []
+    for number, part in enumerate(parts):
+        for away in range(1, team.world):  # in the order r+1, r+2, ..., so that no rank receives from two at a time
+            owner = (team.rank + away) % team.world
+            place = owned[owner] if away == 1 else rest[owner][away - 2]
+            torch.mm(a[owner, part], b, out=partial[away - 1, part])
+            with beside():
+                place[part].copy_(partial[away - 1, part])
+        with beside():
+            stream_barrier(own, team, SLOT)
+            if more is not None:
+                _add(own[part], more[:, part], more.stride(0))
+            arrived.append(mark())
+        if number:
+            finish(parts[number - 1], arrived[-2])
+    finish(parts[-1], arrived[-1])
 
 
 def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
