@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, LEAST_SHARE, Clock, ForeignWork
 from sandbox.timing.interval import Pair, half_width, outcome
@@ -31,6 +32,7 @@ def test_a_clock_without_pairs_says_nothing() -> None:
     assert empty.samples() == []
     assert empty.overhead_us == 0.0
     assert empty.overhead_error() == 0.0
+    assert empty.learned_offsets() == {}
 
 
 def test_overhead_is_subtracted_alike_on_both_sides() -> None:
@@ -68,6 +70,14 @@ def test_device_time_does_not_hide_noise_of_calls() -> None:
     assert outcome(limited) == "even"
     device.estimate()
     assert made.estimate(device) == limited  # in whichever order the clocks are estimated
+
+
+def test_uncertain_device_time_widens_what_it_limits() -> None:
+    made = clock("call", noop={0: [60.0], 1: [60.0]})  # 60 of 100 us, but device time leaves 30 of 50
+    sure, unsure = clock(times=(30.0, 20.0)), clock(times=(30.0, 20.0))
+    unsure.raw = [replace(pair, contender_us=20.0 + (-1) ** number) for number, pair in enumerate(unsure.raw)]
+    narrow, wide = made.estimate(sure), made.estimate(unsure)
+    assert half_width(wide) > half_width(narrow)
 
 
 def test_first_intervals_are_widest_for_short_device_times() -> None:
