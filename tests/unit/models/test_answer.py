@@ -75,12 +75,6 @@ def test_every_answer_has_one_outcome(text: str, reason: str, expected: str) -> 
     assert outcome(text, reason) == expected
 
 
-def test_a_whole_kernel_is_one_that_parses() -> None:
-    assert has_whole_kernel(block(WHOLE))
-    assert not has_whole_kernel(block("def solution(x:\n"))
-    assert not has_whole_kernel("```python\n" + WHOLE)
-
-
 MAIN = "from .ops.sums import total\n\n\ndef solution(x):\n    return total(x)\n"
 SUMS = "def total(x):\n    return x\n"
 CUDA = "// sums\n"

@@ -1,6 +1,5 @@
 """Sweeps of models through the command, and sweeps that end early: a full disk, ctrl+c, a provider without answers."""
 
-import errno
 import json
 import os
 import re
@@ -18,10 +17,8 @@ from forked_programs import COMMAND_LINE, CommandLine, answer_of, fails
 from model_server import KEY, ModelServer, status, streamed
 from waiting import PATIENCE_S, eventually
 
-from arena.errors import MachineError, UsageError
+from arena.errors import UsageError
 from arena.paths import Paths, paths_in
-from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.records import SweepSession
 from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
 from sandbox.referee.lease import Applicant, Note, Urgency
 
@@ -32,26 +29,6 @@ SETTING = ("--device", "cpu", "--rounds", "0", "--one-size", "--unsafe")
 def lines(home: Path, kind: str) -> list[dict[str, object]]:
     journal = paths_in(home).sweeps / "c.jsonl"
     return [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == kind]
-
-
-def test_line_without_room_leaves_nothing_of_itself(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
-    whole = journal.path.read_bytes()
-    write = os.pwrite
-
-    def half(file: int, data: bytes, at: int) -> int:
-        if at > len(whole):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(file, data[:10], at)
-
-    monkeypatch.setattr(os, "pwrite", half)
-    line = SweepSession(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
-    with pytest.raises(MachineError, match="No space left"):
-        journal.append(line)
-    monkeypatch.undo()
-    assert journal.path.read_bytes() == whole
-    journal.close()
-    assert len(list(read_lines(journal.path))) == 1
 
 
 def test_answers_of_model_are_judged_without_key(
