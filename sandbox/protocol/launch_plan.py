@@ -67,8 +67,6 @@ class ForkOrder(msgspec.Struct, frozen=True):
     plan: LaunchPlan
     environment: dict[str, str]
     """The whole environment of the world."""
-    folder: str
-    """The working folder of the world, as its processes see it."""
     group: str
     """Path of the control group that it enters; empty: none."""
     born: int

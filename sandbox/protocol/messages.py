@@ -11,7 +11,7 @@ import msgspec
 
 from sandbox.memory.host import TensorPlace
 from sandbox.protocol import frames
-from sandbox.protocol.events import OutputError
+from sandbox.protocol.events import OutputError, Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import Transfers
 from sandbox.protocol.verdict import Verdict
@@ -69,10 +69,7 @@ class OpenProblem(Order[None], frozen=True):
     """Open a problem with a setting (collective). Answer: OPENED."""
 
     kind = Kind.OPEN
-    folder: str
-    sizes: dict[str, int]
-    preset: str
-    dtype: str
+    setting: Setting
 
 
 class MapArenas(Order[None], frozen=True):

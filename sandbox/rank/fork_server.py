@@ -126,7 +126,7 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         os.environ.clear()
         os.environ.update(order.environment)
         tempfile.tempdir = None  # an import may have set it
-        os.chdir(order.folder)
+        os.chdir(order.plan.folder)
         if inside is not None:
             assert order.jail is not None
             joining.restrict(*inside, order.jail.filter)

@@ -95,9 +95,10 @@ class Rank:
     def open(self, order: OpenProblem, fds: list[int]) -> None:
         """Opens a problem with a setting in place of the one before (collective)."""
         self.close_problem()
-        self.code = ProblemCode(load_problem(Path(order.folder)))
-        dtype = getattr(torch, order.dtype)
-        self.setting = self.code.setting(order.sizes, order.preset, dtype, self.device.torch_device)
+        setting = order.setting
+        self.code = ProblemCode(load_problem(Path(setting.problem_dir)))
+        dtype = getattr(torch, setting.dtype)
+        self.setting = self.code.setting(setting.sizes, setting.preset, dtype, self.device.torch_device)
         self.say(Kind.OPENED)
 
     def close_problem(self) -> None:

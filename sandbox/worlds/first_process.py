@@ -181,7 +181,6 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
         order = ForkOrder(
             plan=plan,
             environment=wrapped.env,
-            folder=plan.folder,
             group=str(bound.group.path) if bound.group else "",
             born=theirs.fileno(),
             jail=joined,

@@ -32,11 +32,11 @@ class OracleWorld:
         """The last killed world that ran a kernel, if its devices can keep a fault after that."""
         self.gpu_fault = ""
         """The fault of that world's GPUs in one line; empty if there is none."""
-        self._prepared_key: tuple[Setting, Opened] | None = None
+        self._prepared_key: Opened | None = None
 
     def is_prepared(self, setting: Setting) -> bool:
         """Whether this setting is prepared, with the problem's files as they are now."""
-        return self.prepared is not None and self._prepared_key == (setting, opening(setting))
+        return self.prepared is not None and self._prepared_key == opening(setting)
 
     def start(self, setting: Setting) -> World:
         """The world for a setting; it may still be starting."""
@@ -76,7 +76,7 @@ class OracleWorld:
         room = [reply.references for reply in measured if reply.references is not None]
         limits = TimeLimits.for_baseline(seconds, calls)
         self.prepared = PreparedSetting(world, limits, layout, calls, seconds, varies, min(room, default=None))
-        self._prepared_key = (setting, opening(setting))
+        self._prepared_key = opening(setting)
         return self.prepared
 
     def drop(self) -> None:

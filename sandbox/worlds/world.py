@@ -104,8 +104,8 @@ BEGIN_SECONDS, BEGIN_CHECK_SECONDS = 0.05, 100e-6
 def opening(setting: Setting) -> Opened:
     """What opens a setting, with the problem's files as they are now."""
     folder = Path(setting.problem_dir)
-    order = OpenProblem(folder=setting.problem_dir, sizes=setting.sizes, preset=setting.preset, dtype=setting.dtype)
-    return order, tuple((folder / name).stat().st_mtime_ns for name in ("inputs.py", "baseline.py", "problem.toml"))
+    times = tuple((folder / name).stat().st_mtime_ns for name in ("inputs.py", "baseline.py", "problem.toml"))
+    return OpenProblem(setting), times
 
 
 class World:
