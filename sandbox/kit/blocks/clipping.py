@@ -105,7 +105,7 @@ def _by_library(
     gradients = [*dense, *experts]
     first = gradients[0] if gradients else torch.empty(0)
     wide = torch.promote_types(first.dtype, torch.float32)
-    sums = torch.zeros(2, dtype=wide, device=first.device)
+    sums = first.new_zeros(2, dtype=wide)
     for index, gradient in enumerate(gradients):
         norm = torch.linalg.vector_norm(gradient, norm_type, dtype=wide)
         sums[int(index >= len(dense))] += norm**norm_type

@@ -135,7 +135,7 @@ def write_layer(
         gated_mlp(x, merged(mlp), out)
         return
     (tokens, width), kernels = x.shape, kernel_for(x.dtype)
-    weights = torch.empty((tokens, team.world), dtype=torch.float32, device=x.device)
+    weights = x.new_empty((tokens, team.world), dtype=torch.float32)
 
     def routed(arrived: torch.Tensor | int) -> None:
         blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)

@@ -91,7 +91,7 @@ def _launch(x: torch.Tensor) -> tuple[tuple[int, int], int]:
 def _room(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The buffers of a launch: (partial sums, counters that are zero)."""
     (strips, ranges), _ = _launch(x)
-    partial = torch.empty(ranges * x.shape[1], dtype=torch.float32, device=x.device)
+    partial = x.new_empty(ranges * x.shape[1], dtype=torch.float32)
     return partial, _counters(strips, x.device)
 
 

@@ -61,8 +61,7 @@ def device_text(headers: nccl_package.Package) -> str:
         CompileError: the files are not those for which the changes were made.
     """
     text = _put_together(headers.folder, headers.folder / NAME, set())
-    layout = nccl_package.LAYOUTS[headers.version]
-    sizes = _SIZES.format(devcomm=layout.devcomm, requirements=layout.requirements, resource=layout.resource)
+    sizes = _SIZES.format(**nccl_package.LAYOUTS[headers.version]._asdict())
     # px.cuh has defined neither; NVRTC knows no host code.
     return f'#undef __host__\n#define __host__\n#line 1 "{NAME}"\n{text}\n{sizes}'
 

@@ -35,8 +35,8 @@ def all_reduce(x: torch.Tensor) -> torch.Tensor:
     staged = symm.stage(x)
     key = staged.data_ptr()
     if key not in address_tables:
-        address_tables[key] = torch.tensor(symm.ptrs(staged), dtype=torch.int64, device=x.device)
-    result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        address_tables[key] = x.new_tensor(symm.ptrs(staged), dtype=torch.int64)
+    result = x.new_empty(x.shape)
     symm.barrier()
     blocks = triton.cdiv(x.numel(), 1024)
     add_all[(blocks,)](address_tables[key], result, x.numel(), WORLD=symm.world, BLOCK=1024)

@@ -125,7 +125,7 @@ def _alone(source: int, target: int, here: torch.Tensor, peers: list[torch.Tenso
     """Bytes per second while one rank reads from another and all others are idle; the same figure on every rank."""
     reads = dist.get_rank() == target
     seconds = device.fastest(partial(here.copy_, peers[source]) if reads else lambda: None)
-    found = torch.tensor([seconds if reads else 0.0], dtype=torch.float64, device=here.device)
+    found = here.new_tensor([seconds if reads else 0.0], dtype=torch.float64)
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return SIZE / float(found)
 
