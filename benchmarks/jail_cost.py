@@ -79,7 +79,7 @@ def _start_ms(jail: Jail, folder: Path) -> float:
     wrapped = jail.profile.wrap(["/bin/true"], folder, {}, filter_fd=jail.filter_fd())
     started = time.perf_counter()
     try:
-        subprocess.run(wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, stdin=subprocess.DEVNULL, check=True)
+        subprocess.run(wrapped.argv, **wrapped.inherited, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise MachineError(f"the jail does not start: {error}", "run `pkb-arena doctor`") from None
     finally:

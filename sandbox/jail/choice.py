@@ -101,12 +101,7 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
     Killing bubblewrap alone is not enough, because its child may not be tied to it yet.
     """
     with subprocess.Popen(
-        test.argv,
-        env=test.env,
-        pass_fds=test.fds,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        test.argv, **test.inherited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
             said, complaints = process.communicate(timeout=TEST_SECONDS)

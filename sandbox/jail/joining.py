@@ -108,8 +108,7 @@ def why_not(profile: Profile, program: bytes) -> str:
             contextlib.closing(profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))) as wrapped,
             subprocess.Popen(
                 wrapped.argv,
-                env=wrapped.env,
-                pass_fds=wrapped.fds,
+                **wrapped.inherited,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sandbox.jail import seccomp
 from sandbox.machine import processes, thunderkittens
@@ -69,6 +70,11 @@ class Wrapped:
     env: dict[str, str]
     fds: tuple[int, ...] = ()
     """Descriptors that the jail needs."""
+
+    @property
+    def inherited(self) -> dict[str, Any]:
+        """The arguments of `subprocess` for what its first process inherits."""
+        return {"env": self.env, "pass_fds": self.fds}
 
     def close(self) -> None:
         """Closes the descriptors, after the start."""

@@ -119,8 +119,7 @@ async def run_program(
             with (folder / "task.md").open("rb") as given:
                 process = await asyncio.create_subprocess_exec(
                     *usage.starts(wrapped.argv),
-                    env=wrapped.env,
-                    pass_fds=wrapped.fds,
+                    **wrapped.inherited,
                     stdin=given,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
@@ -222,8 +221,7 @@ def _finding(name: str, table: AgentSettings) -> MachineFinding:
             with contextlib.closing(wrapped):
                 done = subprocess.run(
                     wrapped.argv,
-                    env=wrapped.env,
-                    pass_fds=wrapped.fds,
+                    **wrapped.inherited,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     text=True,

@@ -42,7 +42,7 @@ def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess
     wrapped = wrap(text, folder, program)
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 20}
     try:
-        return subprocess.run(wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, cwd=folder, check=False, **options)
+        return subprocess.run(wrapped.argv, **wrapped.inherited, cwd=folder, check=False, **options)
     finally:
         os.close(wrapped.fds[0])
 
