@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from sandbox.kit import symm
 from sandbox.kit.blocks import fan_out
-from sandbox.kit.blocks.attention import attend_together, is_short
+from sandbox.kit.blocks.attention import attend_together, is_recordable
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.recorded import recorded
 from sandbox.kit.symmetric_memory.team import Team
@@ -68,10 +68,7 @@ def solution(
         symm.connect().host_barrier()
     arrived = before.out(output.numel(), output.dtype, "arrived", ring=2) if before else output
     leaving = after.out(output.numel(), output.dtype, "arrived", ring=2) if after else output
-    # An exchange between ranks takes a buffer of a ring in every call, which cannot be recorded.
-    alone = dist.get_world_size(cp_group) == 1 and is_short(
-        hidden_states.shape[1], w_qkv.shape[0] // (3 * num_heads), 1
-    )
+    alone = is_recordable(hidden_states.shape[1], w_qkv.shape[0] // (3 * num_heads), cp_group)
     write = write_stage if alone else write_stage.function
     write(hidden_states, weights, mode, (arrived, leaving, output), (before, after), edges)
     return output

@@ -33,6 +33,11 @@ def is_short(rows: int, width: int, world: int) -> bool:
     return world * rows <= SHORT and width <= LARGEST_HEAD
 
 
+def is_recordable(rows: int, width: int, group: dist.ProcessGroup | None) -> bool:
+    """Whether `attend_together` can be recorded: it is one launch on one rank, without a buffer of a ring."""
+    return dist.get_world_size(group) == 1 and is_short(rows, width, 1)
+
+
 def attend_short(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None, causal: bool, team: Team
 ) -> torch.Tensor:
