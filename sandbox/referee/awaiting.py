@@ -160,7 +160,7 @@ STDIN = 0
 class EnginePipe:
     """Commands wait in a queue. A cancel and the end of the pipe take effect when they are read."""
 
-    def __init__(self, selector: selectors.BaseSelector, timer: TimeSource = time) -> None:
+    def __init__(self, selector: selectors.BaseSelector, timer: TimeSource) -> None:
         """selector: `open` registers stdin there."""
         self.selector = selector
         self.timer = timer

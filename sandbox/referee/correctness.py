@@ -169,7 +169,8 @@ class CorrectnessCheck:
                 return
             except Deadline:
                 busy = self.contender.processes.activity().cpu_seconds - before >= BUSY_SHARE * limit
-                goes_on = begun < (begun := self.contender.calls_begun()) <= CHECKED_SLOTS
+                last, begun = begun, self.contender.calls_begun()
+                goes_on = last < begun <= CHECKED_SLOTS
                 if not goes_on and (tuned or not busy):
                     raise
                 tuned |= not goes_on

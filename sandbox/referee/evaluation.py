@@ -7,7 +7,6 @@ the other is timed.
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -217,7 +216,7 @@ class Versus:
         await_all: AwaitAll,
         emit: Callable[[Any], None],
         peaks: Peaks,
-        timer: TimeSource = time,
+        timer: TimeSource,
     ) -> None:
         """worlds: the contender's and the rival's, both new."""
         assert run.versus is not None
@@ -233,11 +232,10 @@ class Versus:
             if isinstance(event, PhaseStarted | PhaseEnded):  # other events would count as the contender's
                 emit(event)
 
-        rival_kernel = {"source": run.versus.source, "files": run.versus.files}
-        theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, **rival_kernel)
+        theirs = msgspec.structs.replace(run, **msgspec.structs.asdict(run.versus))
         self.sides = (
-            CorrectnessCheck(run, Exchange(prepared, worlds[0], noting, emit, timer=timer)),
-            CorrectnessCheck(theirs, Exchange(prepared, worlds[1], noting, of_rival, RIVAL, timer)),
+            CorrectnessCheck(run, Exchange(prepared, worlds[0], noting, emit, timer)),
+            CorrectnessCheck(theirs, Exchange(prepared, worlds[1], noting, of_rival, timer, RIVAL)),
         )
         self.evaluation = Evaluation(self.sides[0], peaks)
 

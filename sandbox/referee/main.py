@@ -218,17 +218,17 @@ class Referee:
             prepared = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
             begin = partial(self.new_evaluation, run, prepared, rival, started)
-            contender, evaluation, judge = begin()
+            evaluation, judge = begin()
             result = self.with_room(run, evaluation, judge)
             if own and lost_a_rank(result):
                 self.end_contenders()
-                contender, evaluation, judge = begin()
+                evaluation, judge = begin()
                 result = judge()
                 if lost_a_rank(result):
                     raise HarnessFailed(f"the baseline lost a rank twice: {result.detail}")
             result = self.completed(run, result)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
-                contender.processes.keep_compiled(digest)
+                evaluation.correctness.contender.processes.keep_compiled(digest)
             result = self.measured_on(run, digest, evaluation, result)
             if own and result.verdict is Verdict.PASS and not prepared.varies and not self.pipe.stopped():
                 self.contenders.keep()
@@ -315,12 +315,12 @@ class Referee:
 
     def new_evaluation(
         self, run: events.Run, prepared: PreparedSetting, rival: World | None, started: float
-    ) -> tuple[World, Evaluation, Callable[[], events.Result]]:
-        """A contender, its evaluation, and the function that judges the whole run."""
+    ) -> tuple[Evaluation, Callable[[], events.Result]]:
+        """The evaluation of a new contender, and the function that judges the whole run."""
         contender = self.contenders.take(run.setting)
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
-            exchange = Exchange(prepared, contender, self.await_all, self.emit, timer=self.timer)
+            exchange = Exchange(prepared, contender, self.await_all, self.emit, self.timer)
             evaluation = Evaluation(CorrectnessCheck(run, exchange), peaks)
             judge: Callable[[], events.Result] = evaluation.judge
         else:
@@ -331,7 +331,7 @@ class Referee:
         evaluation.correctness.started = started
         evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s)
         evaluation.give_way = partial(self.give_way, run.setting)
-        return contender, evaluation, judge
+        return evaluation, judge
 
     def baseline_side(self, correctness: CorrectnessCheck) -> TimedSide:
         """The timed side of the references, or HarnessFailed. Emits the phase `prepare` if there is something to do."""
@@ -342,7 +342,7 @@ class Referee:
             worlds = self.take_references(prepared, run.setting, count)
         if len(worlds) < count and not loaded:
             self.emit(events.Log(text=f"device memory fits {len(worlds)} of {count} reference worlds\n"))
-        exchange = Exchange(prepared, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
+        exchange = Exchange(prepared, worlds[0], self.await_all, self.emit, self.timer, REFERENCE)
         return TimedSide(exchange, worlds)
 
     @contextlib.contextmanager

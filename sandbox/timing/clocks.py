@@ -54,6 +54,10 @@ class Clock:
     _most_overhead: tuple[float, float] = (math.inf, math.inf)
     """What the median of (the baseline's, the contender's) batches is above the side's device time, in microseconds per call."""
 
+    def anew(self) -> "Clock":
+        """The same clock without pairs."""
+        return Clock(self.name, rival=self.rival, offsets=self.offsets)
+
     def raw_medians(self) -> tuple[float, float]:
         """(baseline's, contender's) median time per call as measured."""
         return median(pair.baseline_us for pair in self.raw), median(pair.contender_us for pair in self.raw)

@@ -35,12 +35,12 @@ SINGLES_AT_ONCE = 6
 class DeviceTime:
     """Device time, the second clock of one run."""
 
-    def __init__(self, turns: Turns, pace: Pace, offsets: Mapping[str, Sequence[float]] | None = None) -> None:
+    def __init__(self, turns: Turns, pace: Pace, offsets: Mapping[str, Sequence[float]]) -> None:
         """offsets: as `Clock.offsets`."""
         self.turns = turns
         self.exchange = turns.exchange
         self.pace = pace
-        self.clock = Clock("device", rival=len(turns.kernels) > 1, offsets=offsets or {})
+        self.clock = Clock("device", rival=len(turns.kernels) > 1, offsets=offsets)
         self.probes = Probes(turns, apart=0)
         self.cannot_queue = False
         """Whether not even one call can be queued."""
@@ -114,7 +114,7 @@ class DeviceTime:
     def give_up(self) -> None:
         """Ends device time for this run."""
         self._gates.clear()
-        self.clock = Clock("device", rival=self.clock.rival, offsets=self.clock.offsets)
+        self.clock = self.clock.anew()
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
         """Times pairs of gated batches on fresh inputs; None if this many calls cannot be queued.

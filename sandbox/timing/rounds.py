@@ -183,7 +183,7 @@ class Rounds:
             return False
         self._chosen_again, self.calls, self.turns.rounds, self._expected = True, wanted, 0, 0
         self.turns.call_seconds = max(baseline_s, contender_s)
-        self.call = Clock("call", rival=self.call.rival, offsets=self.call.offsets)
+        self.call = self.call.anew()
         self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
         return True
 

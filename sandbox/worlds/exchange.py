@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -143,41 +142,41 @@ class Failed(Exception):
         self.failure = failure
 
 
-@dataclass(eq=False)
 class Exchange:
     """The arenas of one run, and what has been found in them so far."""
 
-    prepared: PreparedSetting
-    contender: World
-    """The world of this side; of several references the first."""
-    await_all: AwaitAll
-    emit: Callable[[Any], None]
-    side: int = CONTENDER
-    """CONTENDER, RIVAL or REFERENCE."""
-    timer: TimeSource = time
-    phase: str = "load"
-    tables: list[list[messages.SlotTable]] = field(default_factory=list)
-    """By rank: where the tensors of the drawn iterations lie."""
-    shapes_vary: bool = False
-    """Whether shapes differ from rank to rank, and from iteration to iteration."""
-    findings: dict[int, dict[str, OutputError]] = field(default_factory=dict)
-    reuses: bool = False
-    """Whether a rank reports that the kernel returned the memory of an earlier result again."""
-    lost: bool = False
-    """Whether a rank has reported lost outputs. A kernel could report them again and again, so only the first counts."""
-    paper: bool | None = None
-    used_since_done: Callable[[], float] | None = None
-    """CPU seconds of the kernel's processes since the order to stop after the last copied batch; None once noted."""
-    read_ns: int | None = None
-    """Nanoseconds from the end of the last batch until its outputs were read; None once noted, and if they were not."""
-    _ends: GatePage | None = None
-    """The oracle world's gate, through which `read_outputs` announces the end of a batch."""
-
-    def __post_init__(self) -> None:
-        self.sides = [self.side]
+    def __init__(
+        self,
+        prepared: PreparedSetting,
+        contender: World,
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        timer: TimeSource,
+        side: int = CONTENDER,
+    ) -> None:
+        """contender: the world of this side; of several references the first. side: CONTENDER, RIVAL or REFERENCE."""
+        self.prepared, self.contender, self.side = prepared, contender, side
+        self.await_all, self.emit, self.timer = await_all, emit, timer
+        self.oracle, self.sealed = prepared.world, prepared.layout.sealed
+        self.sides = [side]
         """The sides whose inputs are drawn: both while two contenders are timed against each other."""
-        self.oracle = self.prepared.world
-        self.sealed = self.prepared.layout.sealed
+        self.phase = "load"
+        self.tables: list[list[messages.SlotTable]] = []
+        """By rank: where the tensors of the drawn iterations lie."""
+        self.shapes_vary = False
+        """Whether shapes differ from rank to rank, and from iteration to iteration."""
+        self.findings: dict[int, dict[str, OutputError]] = {}
+        self.reuses = False
+        """Whether a rank reports that the kernel returned the memory of an earlier result again."""
+        self.lost = False
+        """Whether a rank has reported lost outputs. A kernel could report them again and again, so only the first counts."""
+        self.paper: bool | None = None
+        self.used_since_done: Callable[[], float] | None = None
+        """CPU seconds of the kernel's processes since the order to stop after the last copied batch; None once noted."""
+        self.read_ns: int | None = None
+        """Nanoseconds from the end of the last batch until its outputs were read; None once noted, and if they were not."""
+        self._ends: GatePage | None = None
+        """The oracle world's gate, through which `read_outputs` announces the end of a batch."""
 
     def hand_over_arenas(self) -> None:
         """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""

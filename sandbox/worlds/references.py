@@ -80,7 +80,7 @@ class References:
             world.tell(LoadKernel("baseline.py", source))
         for world in worlds:
             starter.await_all(world, Kind.LOADED, prepared.limits.load)
-        exchange = Exchange(prepared, worlds[0], starter.await_all, starter.emit, REFERENCE, starter.timer)
+        exchange = Exchange(prepared, worlds[0], starter.await_all, starter.emit, starter.timer, REFERENCE)
         make_first_calls(exchange, worlds)
 
     def drop_busy(self) -> None:

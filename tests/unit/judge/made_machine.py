@@ -219,7 +219,7 @@ class MadeMachine:
 
     def exchange(self, stage: PreparedSetting, world: World, side: int = 0) -> Exchange:
         """Returns the real exchange with a simulated world, to which the arenas have been handed over."""
-        found = Exchange(stage, world, self.await_all, self.events.append, side, self.clock)
+        found = Exchange(stage, world, self.await_all, self.events.append, self.clock, side)
         if side != REFERENCE:
             found.hand_over_arenas()
         return found

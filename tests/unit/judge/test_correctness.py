@@ -27,7 +27,7 @@ def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
     pool, setting = machine.pool(), machine.setting()
     stage = pool.oracle.prepare(setting)
     world = pool.contenders.take(setting)
-    exchange = Exchange(stage, world, machine.await_all, machine.events.append, timer=machine.clock)
+    exchange = Exchange(stage, world, machine.await_all, machine.events.append, machine.clock)
     return CorrectnessCheck(machine.run(), exchange)
 
 

@@ -25,9 +25,7 @@ def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS,
     pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds, energy=energy)
     stage = pool.prepare(setting, 2)
     world = pool.contenders.take(setting)
-    correctness = CorrectnessCheck(
-        run, Exchange(stage, world, machine.await_all, machine.events.append, timer=machine.clock)
-    )
+    correctness = CorrectnessCheck(run, Exchange(stage, world, machine.await_all, machine.events.append, machine.clock))
     opened = None if rounds == 0 else lambda: machine.baseline_side(pool, stage, 2)
     return Evaluation(correctness, peaks, opened)
 
