@@ -78,7 +78,7 @@ def speedup_words(interval: Interval, said: str = "") -> str:
     return f"{outcome_sign(said)} {range_ if said == TOO_NOISY else factor(interval.median)}×"
 
 
-def measured_words(interval: Interval, said: str = "", clock: str = "") -> str:
+def measured_words(interval: Interval, said: str, clock: str = "") -> str:
     """ "▲ 1.42× [1.39, 1.45] end-to-end": the speedup with its interval and its clock, if the clock is known."""
     said = said or outcome(interval)
     ends_ = "" if said == TOO_NOISY else interval_words(interval)
@@ -159,11 +159,11 @@ def result_part(record: RunRecord) -> tuple[str, str]:
     return words, outcome_style(record.outcome)
 
 
-def microseconds(value: float | None, width: int = 9) -> str:
-    """Microseconds, right-aligned; "–" when unknown."""
+def microseconds(value: float | None) -> str:
+    """Microseconds in 9 columns, right-aligned; "–" when unknown."""
     if value is None:
-        return f"{'–':>{width}}"
-    return f"{value:>{width},.0f}" if value >= 10_000 else f"{value:>{width},.1f}"
+        return f"{'–':>9}"
+    return f"{value:>9,.0f}" if value >= 10_000 else f"{value:>9,.1f}"
 
 
 def seconds(value: float) -> str:

@@ -62,7 +62,7 @@ class DemoScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pause: Seconds = 8.0
 
 
-def script_text(path: Path = DEFAULT) -> str:
+def script_text(path: Path) -> str:
     """Returns the text of a script.
 
     Raises:

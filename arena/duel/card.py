@@ -87,7 +87,7 @@ def _best_words(side: SideState) -> str:
     return speed_words(side.best.speedup, side.best.clock) if side.best.speedup is not None else "with a correct kernel"
 
 
-def speed_words(speed: Interval, clock: str = "") -> str:
+def speed_words(speed: Interval, clock: str) -> str:
     """Returns "▲ 1.31× [1.28, 1.34] end-to-end"; without the median if it is too noisy.
 
     clock: "call" or "device"; empty if it is unknown.

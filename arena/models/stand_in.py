@@ -41,7 +41,7 @@ def answer(prompt: str, able: float, drawn: float) -> str:
     return f"```python\n{source}```\n"
 
 
-def in_pieces(text: str, piece: int = 12, pause_s: float = 0.0) -> Iterator[str]:
+def in_pieces(text: str, piece: int, pause_s: float) -> Iterator[str]:
     """Yields a text a few characters at a time, with pauses."""
     for at in range(0, len(text), piece):
         yield text[at : at + piece]

@@ -53,13 +53,13 @@ _PASSING_KINDS = frozenset(
 class Passing(Exception):
     """A transient failure: a retry may succeed. refused: as in `Retry`."""
 
-    def __init__(
-        self, reason: str, wait_s: float | None = None, refused: bool = False, advice: str = "try again later"
-    ) -> None:
-        """wait_s: the provider's own request. advice: for the case that no retry succeeds."""
+    advice = "try again later"
+    """For the case that no retry succeeds."""
+
+    def __init__(self, reason: str, wait_s: float | None = None, refused: bool = False) -> None:
+        """wait_s: the provider's own request."""
         super().__init__(reason)
         self.reason = reason
-        self.advice = advice
         self.wait_s = wait_s
         self.refused = refused
 

@@ -55,7 +55,7 @@ def sizes_of(problem: Problem, name: str, world: int, dtype: str) -> dict[str, i
     return times(factor if name == "largest" else max(1, factor // 2))
 
 
-def admit(problem: Problem, world: int, dtype: str, timeout: float = 120, preset: str = "tiny") -> AdmissionRow:
+def admit(problem: Problem, world: int, dtype: str, timeout: float, preset: str = "tiny") -> AdmissionRow:
     """Examines a problem on W forked ranks. The row has the error of a failed rank.
 
     timeout: seconds. preset: one of SETTINGS.

@@ -57,7 +57,7 @@ def anyone(text: str | None) -> str | None:
 class Examination:
     """The examination of one problem in one setting, on one rank. Every rank takes the same steps."""
 
-    def __init__(self, code: ProblemCode, setting: RankSetting, preset: str = "tiny") -> None:
+    def __init__(self, code: ProblemCode, setting: RankSetting, preset: str) -> None:
         """preset: one of SETTINGS."""
         self.code = code
         self.setting = setting

@@ -42,7 +42,7 @@ def _rank_gpus(ranks: int, allowed: str | None) -> tuple[RankGpu, ...]:
     return tuple(found[:ranks])
 
 
-def cores_of(rank: int, ranks: int, gpus: Sequence[RankGpu] = ()) -> list[int]:
+def cores_of(rank: int, ranks: int, gpus: Sequence[RankGpu]) -> list[int]:
     """The cores of a rank, the same in every world: those of its GPU, or a share of all."""
     if gpus and all(gpu.cores for gpu in gpus):
         return list(gpus[rank].cores)

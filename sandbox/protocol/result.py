@@ -224,13 +224,13 @@ TEXT = 65536
 """Characters of a traceback that are kept, from its end."""
 
 
-def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: bool = False) -> Result:
+def unjudged_result(verdict: Verdict, failure: Failure, jail: str, sealed: bool) -> Result:
     """The result of a run whose kernel was not judged."""
     return Result(verdict, failure_words(failure), failure, jail=jail, sealed=sealed)
 
 
 def harness_error_result(
-    phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False, advice: str = ""
+    phase: str, message: str, text: str, jail: str = "", sealed: bool = False, advice: str = ""
 ) -> Result:
     """A HARNESS_ERROR in a phase: the kernel is not at fault. text: a traceback or prints. advice: instead of the usual."""
     advice = advice or ADVICE[Verdict.HARNESS_ERROR]

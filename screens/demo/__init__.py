@@ -56,7 +56,7 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
                 beside = words.figure(words.shown_attempt(state, side))
                 lines += [
                     Part(words.player(state, side), COLOURS[side], beside=beside),
-                    Part(words.track(state, side, width, 2), rows=2),
+                    Part(words.track(state, side, width), rows=2),
                     Part(words.status(state, side), rows=2),
                 ]
             return [*lines, Part(*words.race_line(stage, state), share=0.16, centred=True)]

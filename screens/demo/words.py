@@ -81,8 +81,8 @@ def track_end(state: DuelState) -> float:
     return max([LEAST_TRACK, *(1.1 * value for value in known)])
 
 
-def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
-    """A bar as long as the speedup, with a mark at 1, which is the baseline."""
+def track(state: DuelState, name: SideName, columns: int) -> Content:
+    """A bar of two rows, as long as the speedup, with a mark at 1, which is the baseline."""
     attempt = shown_attempt(state, name)
     end = track_end(state)
     value = attempt.speedup.median if attempt is not None and attempt.speedup is not None else 0.0
@@ -90,7 +90,7 @@ def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
     one = min(columns - 1, round(columns / end))
     row = Content.assemble(("█" * filled, COLOURS[name]), ("░" * (columns - filled), "$rule"))
     marked = Content.assemble(row[:one], ("│", "$foreground bold"), row[one + 1 :])
-    return Content("\n").join([marked] * rows)
+    return Content("\n").join([marked] * 2)
 
 
 def status(state: DuelState, name: SideName) -> Content:

@@ -97,7 +97,7 @@ def result(state: DuelState) -> Content:
     return Content("\n").join(lines)
 
 
-def final_status(state: DuelState, name: SideName, brief: bool = False) -> Content:
+def final_status(state: DuelState, name: SideName, brief: bool) -> Content:
     """The result of a player's kernel in the final, else of its last kernel. brief: without the clock."""
     assert state.ended is not None
     finalist = state.ended.side(name)

@@ -353,7 +353,7 @@ class KernelSession:
         for event in told:
             self.apply(event)
         if self.state.running:  # its process was killed while it measured on
-            self.apply(events.Finished(run_id=record.run_id, sha256=record.sha256, result=results[-1]))
+            self.apply(view(events.Finished, record, result=results[-1]))
         self.from_journal = True
         return told
 
@@ -411,7 +411,7 @@ class KernelSession:
         """The file and the line of the failure, if it names them."""
         return place_of(self.state.failure, self._judged.files if self._judged is not None else ())
 
-    def take_update(self, *, with_keys: bool = True) -> RunUpdate:
+    def take_update(self, *, with_keys: bool) -> RunUpdate:
         """Returns the state of the run, with the log lines since the last call. with_keys: names keys that run kernels."""
         result = self.state.result
         keymap = self.services.settings.keymap

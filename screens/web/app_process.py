@@ -21,7 +21,7 @@ HAND_OVER_S = 1.0
 """Seconds to wait after SIGKILL; a process that is blocked in a device may not end."""
 
 
-def app_environment(passed_on: Sequence[str] = (), width: int = 80, height: int = 24) -> dict[str, str]:
+def app_environment(passed_on: Sequence[str], width: int = 80, height: int = 24) -> dict[str, str]:
     """Returns the environment of an app in a browser: that of every process of the arena, and what is passed on by name.
 
     API keys are left out unless they are passed on.

@@ -154,7 +154,7 @@ class Comparison:
             return OutputFinding(Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {structure[:200]}")
         return self.in_detail(ordered, expected, slot)
 
-    def in_detail(self, ordered: Output, expected: Expected, slot: int = 0) -> OutputFinding:
+    def in_detail(self, ordered: Output, expected: Expected, slot: int) -> OutputFinding:
         """Compares outputs in canonical order whose structure is right. Returns as `finding`. Calls no collectives."""
         baseline, oracle = expected.baseline, expected.oracle
         figures: list[OutputError] = []

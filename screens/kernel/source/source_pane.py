@@ -89,7 +89,7 @@ class SourcePane(TitledPane):
         if self._copy_key:
             self.show_title(self._copy_key, self._mark)
 
-    def show_title(self, copy_key: str, mark: str = "") -> None:
+    def show_title(self, copy_key: str, mark: str) -> None:
         """Shows the file, the cursor position and the signature there, or the title of another view.
 
         copy_key: the key that copies the path. mark: follows the file name.
