@@ -21,7 +21,7 @@ from arena.players.prompt import shared_sources
 from arena.players.tools import ToolArguments
 from arena.records.index import Answer, Store, stored
 from arena.records.report_text import brief_speed, where_words
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, fields_of
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
@@ -148,9 +148,8 @@ class ArenaTools:
             self._judge,
             Task(problem, choose_setting(problem, wanted.over(terms.choice), self._settings)),
             terms.player,
-            rounds=terms.rounds,
+            **fields_of(terms, "rounds unsafe"),
             budget_s=self._settings.seconds if terms.budget_s is None else terms.budget_s,
-            unsafe=terms.unsafe,
         )
         async with self._turn:
             await access.start()

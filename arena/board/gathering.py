@@ -183,14 +183,15 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
     for path, cause in damaged.items():
         fault = damage(path, cause)
         left_out.append(LeftOut(fault.message, fault.advice))
+    published = read_published()
     return Board(
         created=time.time(),
         arena=installed_version("pkb-arena") or "",
         problems=len(catalogue.problems),
         machines=machines,
         scores=scorecards(found),
-        published=_published(read_published()),
-        source=read_published().source,
+        published=_published(published),
+        source=published.source,
         ratings=[rating for rating in ratings(duels) if rating.category == ALL_DUELS],
         comparisons=compared,
         left_out=left_out,

@@ -15,7 +15,7 @@ from arena.paths import Paths, files_in
 from arena.records.header import read_header
 from arena.records.index import Store, stored
 from arena.records.json_lines import append_line
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.records.voids import Void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
@@ -124,7 +124,7 @@ def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
         UsageError: the note or the name is empty.
         FolderUnwritable: the mark could not be written.
     """
-    line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code)
+    line = _mark(target, note, by)
     if not line.note:
         raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
     if not line.by:
@@ -144,9 +144,13 @@ def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
     marks, name = (voids.runs, target.run) if target.run else (voids.kernels, target.code)
     if name not in marks:
         raise UsageError(f"{target.words} is not voided", _advice(paths, target))
-    line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code, undo=True)
+    line = _mark(target, note, by, undo=True)
     append_line(paths.voids, line)
     return line
+
+
+def _mark(target: VoidTarget, note: str, by: str, undo: bool = False) -> Void:
+    return view(Void, target, at=time.time(), note=clean_note(note), by=clean_note(by), undo=undo)
 
 
 def _advice(paths: Paths, target: VoidTarget) -> str:

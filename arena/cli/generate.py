@@ -14,7 +14,7 @@ from arena.cli.writing_plan import Plan, plan_options, player_of, setup_of
 from arena.paths import NAMED, make_folder, write_named_file, writing
 from arena.players.agent import PATIENCE, STEPS
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
-from arena.players.player import Player, Task
+from arena.players.player import Player
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.records.run_record import fields_of
 from arena.runs.engine import Engine
@@ -44,8 +44,7 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
     Raises:
         ArenaError: the provider, the judge or the machine failed.
     """
-    run_progress, progress = RunProgress(), WritingProgress(str(player.name))
-    task = Task(plan.problem, plan.setting, origin=plan.origin)
+    run_progress, progress, task = RunProgress(), WritingProgress(str(player.name)), plan.task
     compared: Judgement | None = None
 
     def hear(event: AnyTraceEvent) -> None:
@@ -131,7 +130,7 @@ def _write_folder(folder: Path, kernel: Kernel) -> Path:
 def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, no_run: bool, as_json: bool) -> None:
     """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     if print_prompt:
-        prompt = setup_of(plan).prompt(Task(plan.problem, plan.setting, origin=plan.origin))
+        prompt = setup_of(plan).prompt(plan.task)
         print_found(as_json, fields_of(prompt, "version shots sha256 conversation"), str(prompt))
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)

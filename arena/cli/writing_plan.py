@@ -26,7 +26,7 @@ from arena.errors import UsageError
 from arena.models.budget import BudgetPool
 from arena.paths import NAMED, make_folder
 from arena.players.make_player import ModelPlayer
-from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup
+from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup, Task
 from arena.runs.origin import Origin, find_origin
 from arena.setting_choice import Choice, choose_setting
 from problems.specification import Problem
@@ -60,6 +60,11 @@ class Plan:
     """Whether correct kernels are judged at other sizes, too."""
     backend: str | None = None
     """The backend that the model should write for."""
+
+    @property
+    def task(self) -> Task:
+        """What the model has to do."""
+        return Task(self.problem, self.setting, origin=self.origin)
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -121,8 +126,8 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def setup_of(plan: Plan) -> PlayerSetup:
     """Returns what the model is created with, and its prompt from."""
     session, pool = plan.session, BudgetPool(plan.budget_usd, plan.budget_tokens)
-    given = (session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None)
-    return PlayerSetup(*given, backend=plan.backend)
+    read = (session.settings, session.catalogue, session.paths)
+    return PlayerSetup(*read, pool, plan.shots, plan.patience or None, plan.backend)
 
 
 def player_of(plan: Plan) -> Player:

@@ -392,7 +392,7 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
     record, setting = line.record, line.cell.setting
     speed = record.interval
     return view(
-        ResultRow, line, line.cell, setting, record,
+        ResultRow, line, line.cell, setting, record, line.spent,
         sweep=sweep,
         problem=line.cell.slug,
         problem_class=line.class_,
@@ -409,7 +409,6 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
         one_size_only=record.one_size_only if record.tried_other_sizes else None,
         tokens_read=line.spent.read,
         tokens_written=line.spent.written,
-        usd=line.spent.usd,
         reward=reward(record) if void is None else 0.0,
         voided=void.note if void is not None else "",
     )  # fmt: skip

@@ -78,7 +78,7 @@ _TEST = """\
 #!/bin/bash
 # Without a verdict, because the harness failed, there is no reward. A missing file fails as an empty one.
 [ -f {kernel} ] || : > {kernel}
-pkb-arena run {id} {kernel} {options} --json > /logs/verifier/report.json
+pkb-arena run {problem.id} {kernel} {options} --json > /logs/verifier/report.json
 python3 -m arena.export.harbor /logs/verifier/report.json > /tmp/reward.json && mv /tmp/reward.json /logs/verifier/reward.json
 """
 _SOLVE = f"#!/bin/bash\ncp /solution/kernel.py {KERNEL}\n"
@@ -124,7 +124,7 @@ def _files(problem: Problem, setting: Setting, catalogue: Catalogue, task: str, 
         "instruction.md": task,
         "environment/Dockerfile": _AGENT_IMAGE.format(base=BASE),
         "tests/Dockerfile": _VERIFIER_IMAGE.format(image=IMAGE),
-        "tests/test.sh": _TEST.format(id=problem.id, kernel=KERNEL, options=options),
+        "tests/test.sh": _TEST.format(problem=problem, kernel=KERNEL, options=options),
         "solution/solve.sh": _SOLVE,
         "solution/kernel.py": solution,
     }

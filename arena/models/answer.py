@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
-from arena.models.fences import Block, blocks_of, is_python, opens_block, parses, read_answer
+from arena.models.fences import Block, blocks_of, is_python, opening_of, parses, read_answer
 from arena.models.other_forms import WRITES_CALLS_AS_TEXT, is_kernel, other_forms
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
 
@@ -239,7 +239,9 @@ def join_continuation(text: str, more: str) -> str:
         said = head != more
         first, newline, rest = head.lstrip("\n").partition("\n")
         # A bare fence opens a block if another fence closes it. Alone it closes the truncated block.
-        opening = opens_block(first) and (first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0)
+        opening = opening_of(first) is not None and (
+            first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0
+        )
         if newline and opening:
             if has_whole_kernel(head):  # the model repeated the answer from its start
                 return f"{text}\n{_FENCE}\n{_AGAIN}{head}"

@@ -109,7 +109,7 @@ def read_answer(text: str) -> Answer:
                 found.plain += line[: thought.start()]
                 found.thinking = True
             lines.appendleft(line[thought.end() :])
-        elif (opened := _opening(line)) is None:
+        elif (opened := opening_of(line)) is None:
             found.plain += line
         elif not opened.name and (title := _TITLE.fullmatch(found.plain.rstrip().rpartition("\n")[2])):
             opened.name = title[1]
@@ -118,12 +118,8 @@ def read_answer(text: str) -> Answer:
     return found
 
 
-def opens_block(line: str) -> bool:
-    """Whether a line outside of blocks opens one."""
-    return _opening(line) is not None
-
-
-def _opening(line: str) -> _Open | None:
+def opening_of(line: str) -> _Open | None:
+    """Returns the block that a line outside of blocks opens; None if it opens none."""
     line = line.rstrip("\r\n")
     mark = "`" if "`" in line else "~"  # a line that has a backtick cannot be an opening fence of tildes
     before, fence, rest = line.partition(3 * mark)

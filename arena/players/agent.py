@@ -17,6 +17,7 @@ from arena.players.prompt import Prompt
 from arena.players.tools import CALLS, NO_ARGUMENTS, Misused, kernel_tools, read_call, result
 from arena.players.trace import Called, Returned, TraceRecorder
 from arena.players.workbench import Workbench
+from arena.records.run_record import view
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -138,7 +139,7 @@ class Agent(Workbench):
         except Misused as misuse:
             text, error = f"{call.name or 'the call'}: {misuse}", True
         told = result(call.name, text, error, call.call_id)
-        self.recorder.emit(Returned(tool=told.name, text=told.text, error=told.error))
+        self.recorder.emit(view(Returned, told, tool=told.name))
         return told
 
     def _warn_once(self, text: str) -> None:

@@ -242,6 +242,5 @@ class PlayerSetup:
 
     def prompt(self, task: "Task") -> Prompt:
         """Builds the prompt of a model or program. May take seconds on GPUs, because it queries the driver."""
-        return build_prompt(
-            task.problem, task.setting, self.catalogue, self.paths, self.shots, origin=task.origin, backend=self.backend
-        )
+        sources = (self.catalogue, self.paths)
+        return build_prompt(task.problem, task.setting, *sources, self.shots, task.origin, self.backend)

@@ -42,7 +42,7 @@ class Workbench:
 
     def answered(self, answer: ModelAnswer, kernel: Kernel, spent: Spent) -> None:
         """Records an answer in the trace."""
-        self.recorder.emit(view(Answered, kernel, outcome=answer.outcome, reason=answer.reason, spent=spent))
+        self.recorder.emit(view(Answered, kernel, answer, spent=spent))
 
     async def attempt(self, answer: ModelAnswer) -> Attempt:
         """Adds an answer to the attempts. Its kernel is judged, if it has one and kernels are judged at once."""
@@ -53,8 +53,7 @@ class Workbench:
         if kernel.source and self.access.judges:
             judgement = await self.access.judge(kernel, self._file_name)
             made = Attempt(step, answer, judgement)
-            gain = gains(made, self.attempts)
-            self.recorder.emit(Judged(report=judgement.report, printed=judgement.printed, gain=gain))
+            self.recorder.emit(view(Judged, judgement, gain=gains(made, self.attempts)))
         if gains(made, self.attempts):
             self.gained_at = step
         self.attempts.append(made)

@@ -178,7 +178,7 @@ class Engine:
         """Ends the run in progress, the referee and all its worlds within bounded time. May be called twice."""
         self._closing = True
         if self._current is not None:
-            self._end(self._current, _cancelled(self._current))
+            self._end(self._current, self._current.cancelled)
         if self._referee is not None:
             await self._referee.stop()
             self._referee = None
@@ -300,7 +300,7 @@ class Engine:
                 self._end(run, harness_error(run.header, run.phase, error.message))
                 return
         if referee is None or self._newest is not run or self._closing or run.ended:
-            self._end(run, _cancelled(run))
+            self._end(run, run.cancelled)
             return
         self._current, self._judge = run, referee
         self._watch(run, BETWEEN_PHASES_S)
@@ -308,7 +308,7 @@ class Engine:
             view(
                 events.Run,
                 request,
-                run_id=run.run_id,
+                run,
                 peaks=peaks_for(self._paths.calibrations, request.setting),
                 offsets=calibration.offsets_for(self._paths.calibrations, request.setting),
                 beside=calibration.times_for(self._paths.calibrations, request.setting),
@@ -321,7 +321,7 @@ class Engine:
         if self._current is run:
             await self._stop_current()
         else:
-            self._end(run, _cancelled(run))
+            self._end(run, run.cancelled)
 
     async def _living_referee(self) -> RefereeProcess:
         async with self._starting:
@@ -341,7 +341,7 @@ class Engine:
             async with asyncio.timeout(CANCEL_S):
                 await run.end()
         if not run.ended:
-            self._end(run, _cancelled(run))
+            self._end(run, run.cancelled)
             await self._kill_referee()
 
     async def _kill_referee(self) -> None:
@@ -451,10 +451,6 @@ class Engine:
         """Keeps the task until it is done; `close` waits for it."""
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _cancelled(run: RunInProgress) -> events.Cancelled:
-    return events.Cancelled(run_id=run.run_id, phase=run.phase)
 
 
 @asynccontextmanager

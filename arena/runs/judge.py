@@ -89,7 +89,7 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
 def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
     """Returns the end of a run whose referee failed."""
     result = harness_error_result(phase, message, text)
-    return Finished(run_id=header.run_id, sha256=header.sha256, result=result)
+    return view(Finished, header, result=result)
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,11 @@ class RunInProgress:
     def ended(self) -> bool:
         """Whether the last event has come."""
         return self._end.done()
+
+    @property
+    def cancelled(self) -> Cancelled:
+        """The last event of a run whose referee does not send one."""
+        return Cancelled(run_id=self.run_id, phase=self.phase)
 
     @property
     def events_so_far(self) -> tuple[AnyEvent, ...]:
@@ -250,7 +255,7 @@ def _ignore(_: AnyEvent) -> None: ...
 
 
 async def judge_to_verdict(
-    judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore
+    judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None]
 ) -> tuple[RunInProgress, Judgement]:
     """Judges a request and waits for its verdict. When the waiting task is cancelled, the run is cancelled.
 

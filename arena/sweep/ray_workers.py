@@ -128,7 +128,7 @@ class RemoteJudge:
             pump.cancel()
             await asyncio.wait([pump])
             if not run.ended:
-                run.finish(events.Cancelled(run_id=run.run_id, phase=run.phase))
+                run.finish(run.cancelled)
 
         run = RunInProgress(header, journal, cancel)
         pump = asyncio.create_task(self._pump(stream, run))

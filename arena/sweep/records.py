@@ -172,7 +172,7 @@ class Written(SweepLine, tag="written", frozen=True, kw_only=True):
     """A player has answered. It is not asked again for this cell."""
 
     cell: Cell
-    source: str | None
+    source: str | None = None
     files: Files = {}
     file_name: str
     reason: str
@@ -248,11 +248,10 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
     @property
     def measurement(self) -> Measurement | None:
         """The measurement of a correct kernel; None if nothing was timed."""
-        record = self.record
-        if record.interval is None or not self.passed:
+        if self.report is None or self.report.interval is None or not self.passed:
             return None
         key = (self.code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
-        return Measurement(msgspec.json.encode(key), record.interval, record.clock)
+        return Measurement(msgspec.json.encode(key), self.report.interval, self.report.clock)
 
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult

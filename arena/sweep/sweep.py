@@ -261,9 +261,7 @@ class Sweep:
         if submission.reason == "budget":
             await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
-        kernel = submission.kernel
-        texts = {"source": kernel.source, "files": kernel.files} if kernel is not None else {"source": None}
-        await _finish(self._append(view(records.Written, submission, at=time.time(), cell=entry.cell, **texts)))
+        await _finish(self._append(view(records.Written, submission, submission.kernel, entry, at=time.time())))
         return submission
 
     def _access(self, entry: KernelJob) -> WorkerAccess:
@@ -340,10 +338,9 @@ class Sweep:
                     report = await with_other_sizes(worker.judge, request, report)
         sha256 = _hash(submission, problem)
         result = view(
-            records.CellResult, problem, submission,
+            records.CellResult, problem, submission, entry,
             at=time.time(),
             key=entry.cell.key(sha256, worker.machine.digest),
-            cell=entry.cell,
             problem_id=problem.id,
             sha256=sha256,
             code=code_hash(kernel) if kernel is not None else "",

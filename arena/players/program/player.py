@@ -21,6 +21,7 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
 from arena.players.trace import Called, Counted, Returned, TraceRecorder
 from arena.players.workbench import Workbench
+from arena.records.run_record import view
 from arena.workspace.named_kernels import template_names
 from problems.specification import Problem
 
@@ -79,7 +80,7 @@ class TaskTools(Workbench):
                 self.broken = error
                 self.on_broken()
                 answer = tools.result(name, f"{name}: {error.message}", error=True)
-            self.recorder.emit(Returned(tool=answer.name, text=answer.text, error=answer.error))
+            self.recorder.emit(view(Returned, answer, tool=answer.name))
             return answer
 
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -166,12 +167,11 @@ class ProgramPlayer(Player):
         finally:
             meter.tell()
             tools.end(reason)
-        if (best := tools.best) is not None:
-            return Submission(best.kernel, trace_id=header.trace_id, ended=reason)
-        if reason.startswith("failed"):
+        kernel = tools.best.kernel if tools.best is not None else None
+        if kernel is None and reason.startswith("failed"):
             raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")
-        why = reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"
-        return Submission(None, reason=why, trace_id=header.trace_id, ended=reason)
+        why = "" if kernel is not None else reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"
+        return Submission(kernel, reason=why, trace_id=header.trace_id, ended=reason)
 
 
 class _Meter:
