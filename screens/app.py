@@ -372,7 +372,7 @@ class ArenaApp(TerminalApp):
         self.picker.start(self._ask_model(problem, choice, origin, improve=improve), "ask")
 
     async def _ask_model(
-        self, problem: Problem, choice: Choice | None, origin: Origin | None = None, *, improve: bool = False
+        self, problem: Problem, choice: Choice | None, origin: Origin | None, *, improve: bool
     ) -> None:
         from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
@@ -383,9 +383,8 @@ class ArenaApp(TerminalApp):
 
         services = self.services
         with self.keys_wait():
-            read = await asyncio.to_thread(load_settings, services.paths)  # models may have been added since the start
-        services.settings = replace(services.settings, models=read.models)
-        if not read.models:
+            await services.read_players()  # models may have been added since the start
+        if not services.settings.models:
             question = Question("Ask a model", NO_MODEL, yes="open the settings file", no="back")
             if await self.push_screen_wait(question) and await self._edit_models():
                 await self._ask_model(problem, choice, origin, improve=improve)
@@ -504,7 +503,7 @@ class ArenaApp(TerminalApp):
         self._push_once(MachineDialog, self.services, then=self.show_sweeps)
 
 
-def run_app(problem: str = "", kernel: Path | None = None) -> int:
+def run_app(problem: str, kernel: Path | None = None) -> int:
     """Runs the app until it is left. Returns the exit code.
 
     Raises:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from arena.errors import ArenaError
 from arena.paths import Paths, make_folder
 from arena.settings import Settings, load_settings
@@ -73,6 +75,11 @@ class Services:
         self.catalogue = await asyncio.to_thread(self.read_catalogue)
         await self.refresh_standings()
         return self.catalogue
+
+    async def read_players(self) -> None:
+        """Reads the models and agent programs in the settings again. Raises ArenaError if the file cannot be read."""
+        read = await asyncio.to_thread(load_settings, self.paths)
+        self.settings = replace(self.settings, models=read.models, agents=read.agents)
 
     def make_engine(self) -> Engine:
         """Makes the engine; only after `read`. Its processes start later."""

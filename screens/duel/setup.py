@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -20,7 +19,7 @@ from arena.players.make_player import AGENT, FILE, MODEL, make_player
 from arena.players.player import Player, PlayerSetup
 from arena.players.program.jailed import known_programs
 from arena.setting_choice import Choice
-from arena.settings import ModelSettings, load_settings
+from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import listed_name
 from problems.specification import Problem
@@ -269,16 +268,13 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             self.dismiss(start)
 
 
-async def duel_setup(
-    services: Services, problem: Problem, choice: Choice | None, kernel: Path | None = None
-) -> DuelSetup:
+async def duel_setup(services: Services, problem: Problem, choice: Choice | None, kernel: Path | None) -> DuelSetup:
     """Returns the dialog with the current players: models and programs may have been added since the start.
 
     Raises:
         ArenaError: the settings file cannot be read, or the device that it names is missing.
     """
-    read = await asyncio.to_thread(load_settings, services.paths)
-    services.settings = replace(services.settings, models=read.models, agents=read.agents)
+    await services.read_players()
     programs = await asyncio.to_thread(known_programs, services.settings)
     device = await asyncio.to_thread(choose_device, services.settings.device)
     return DuelSetup(services, problem, choice, programs, device, kernel)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from arena.duel.events import DuelHeader
@@ -16,6 +17,7 @@ from arena.duel.journal import read_duel
 from arena.errors import UsageError
 from arena.paths import paths_in, write_named_file
 from arena.records.header import RunHeader, read_events
+from arena.records.run_record import fields_of
 from arena.settings import Settings
 from problems.catalogue import UnknownProblem
 from sandbox.protocol.events import AnyEvent, RunStarted, Setting
@@ -34,6 +36,7 @@ LONGEST_GAP_S = 2.0
 """Nothing happens for longer than this in no recording; what took longer is told in the phases' own seconds."""
 LAST_S = 4.0
 """The end stands for so long."""
+NO_REFEREE = ("/bin/false",)
 
 
 class RecordedKernelScreen(KernelScreen):
@@ -68,20 +71,25 @@ class RecordedKernelScreen(KernelScreen):
         self.query_one(SourcePane).border_subtitle = ""  # nor is the file where this is drawn
 
 
+def watching_services(folder: Path, settings: Settings) -> Services:
+    """Returns services for a temporary folder, with the settings that decide what the app looks like."""
+    services = Services(paths_in(folder), NO_REFEREE)
+    services.warms = False
+    services.settings = Settings(**fields_of(settings, "problem_dirs theme keymap"), device="cpu")
+    services.first_start = False
+    return services
+
+
 @asynccontextmanager
 async def _opened(
     settings: Settings, size: tuple[int, int], theme: str
 ) -> AsyncIterator[tuple[ArenaApp, Pilot[Any], Path]]:
     """The app over a folder of its own, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="pkb-record-") as folder:
-        services = Services(paths_in(Path(folder)))
-        services.warms = False
-        services.settings = Settings(problem_dirs=settings.problem_dirs, device="cpu")
-        services.first_start = False
+        services = watching_services(Path(folder), replace(settings, theme=theme, keymap={}))
         app = ArenaApp(services)
         if theme not in app.available_themes:
             raise UsageError(f"there is no theme {theme!r}", f"choose from {', '.join(app.theme_names)}")
-        app.theme = theme
         try:
             async with app.run_test(size=size, notifications=False) as pilot:
                 await app.opened.wait()

@@ -24,6 +24,7 @@ from arena.cli.display import ServePlan
 from arena.cli.output import print_line
 from arena.errors import MachineError
 from arena.paths import module_command
+from arena.records.run_record import fields_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import ExitCode
 from screens.web.access import HEADERS, PLACES, Access, Door, Role
@@ -61,9 +62,7 @@ class ArenaServer:
             module_command(f"screens.web.{role}", *arguments),
             passed_on=self.plan.passed_on if role == "owner" else (),
             nice=0 if role == "owner" else 19,
-            write_bytes=browser.write_bytes,
-            write_str=browser.write_str,
-            close=browser.close,
+            **fields_of(browser, "write_bytes write_str close"),
             download_manager=self._downloads,
         )
 

@@ -18,10 +18,10 @@ from arena.duel.events import decode_header as decode_duel_header
 from arena.duel.journal import SILENT_S, ending
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
-from arena.paths import Paths, find_paths, paths_in
+from arena.paths import Paths, find_paths
 from arena.records.header import RunHeader, decode_event, decode_header
 from arena.records.json_lines import Follower, newest_journal
-from arena.settings import Settings, load_settings
+from arena.settings import load_settings
 from problems.catalogue import UnknownProblem
 from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, remove_all_leftovers
 from screens.actions import Scope, action_named, bindings
@@ -29,14 +29,13 @@ from screens.app import ArenaApp
 from screens.base import BaseScreen
 from screens.duel import DuelScreen
 from screens.kernel.source.source_pane import KERNEL
-from screens.record import RecordedKernelScreen
+from screens.record import RecordedKernelScreen, watching_services
 from screens.services import Services
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import close_bar
 from screens.widgets.text_lines import PlainStatic
 
 FOLLOW_S = 0.2
-NO_REFEREE = ("/bin/false",)
 LOOKING = {
     *("next_view", "find", "find_text", "go_to_line", "wrap", "jump", "zoom", "next_pane"),
     *("cancel", "help", "next_theme", "quit"),
@@ -206,17 +205,6 @@ def _added(file: Follower) -> list[bytes]:
         return [line.data for line in file.more()]
     except OSError:
         return []
-
-
-def watching_services(folder: Path, settings: Settings) -> Services:
-    """Returns services for a temporary folder, with the settings that decide what the app looks like."""
-    services = Services(paths_in(folder), NO_REFEREE)
-    services.warms = False
-    services.settings = Settings(
-        problem_dirs=settings.problem_dirs, theme=settings.theme, keymap=settings.keymap, device="cpu"
-    )
-    services.first_start = False
-    return services
 
 
 def main() -> int:

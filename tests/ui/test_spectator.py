@@ -10,7 +10,8 @@ from arena.duel.events import AnyDuelEvent, DuelHeader, DuelPlayer, Paused, Subm
 from arena.records.header import RunHeader
 from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.events import Cancelled, RunStarted, encode
-from screens.web.spectator import SpectatorApp, WatchedDuelScreen, WatchedKernelScreen, watching_services
+from screens.record import watching_services
+from screens.web.spectator import SpectatorApp, WatchedDuelScreen, WatchedKernelScreen
 
 pytestmark = pytest.mark.slow
 
