@@ -73,8 +73,7 @@ class PlainLoop:
         self.close()
         setting = order.setting
         code = ProblemCode(load_problem(Path(setting.problem_dir)))
-        dtype = getattr(torch, setting.dtype)
-        self.setting = code.setting(setting.sizes, setting.preset, dtype, self.device.torch_device)
+        self.setting = code.setting(setting.sizes, setting.preset, setting.dtype, self.device.torch_device)
         drawn = [code.draw(self.setting, order.seeds[0])]
         size = sum(tensor.nbytes for tensor in drawn[0].values())
         fitting = torch.tensor([max(1, order.most_bytes // max(size, 1))], device=self.device.torch_device)

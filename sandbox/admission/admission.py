@@ -65,7 +65,7 @@ def admit(problem: Problem, world: int, dtype: str, timeout: float, preset: str 
     def examined(rank: int, world: int) -> AdmissionRow:
         code = ProblemCode(problem)
         try:
-            setting = code.setting(sizes, preset, getattr(torch, dtype), torch.device("cpu"))
+            setting = code.setting(sizes, preset, dtype, torch.device("cpu"))
             row = Examination(code, setting, preset).run()
         except SizesRefused as error:
             return AdmissionRow(refused=str(error))

@@ -119,11 +119,10 @@ class ProblemCode:
             self._baseline = module.solution
         return self._baseline
 
-    def setting(self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device) -> RankSetting:
+    def setting(self, sizes: Mapping[str, int], preset: str, dtype: str, device: torch.device) -> RankSetting:
         """This rank's setting; makes the problem's process groups (collective: all ranks, same order)."""
         rank, world = dist.get_rank(), dist.get_world_size()
-        name = str(dtype).removeprefix("torch.")
-        names = self.problem.names(dict(sizes), world, name)
+        names = self.problem.names(dict(sizes), world, dtype)
         groups: dict[str, dist.ProcessGroup | None] = {"world": dist.group.WORLD}
         layout = getattr(self.inputs, "layout", None)
         for group, parts in (layout(world) if layout else {}).items():
@@ -136,7 +135,7 @@ class ProblemCode:
             rank=rank,
             world=world,
             sizes=SimpleNamespace(**names),
-            dtype=dtype,
+            dtype=getattr(torch, dtype),
             device=device,
             distribution="upstream" if preset == "paper" else "meaningful",
             groups=groups,

@@ -97,8 +97,7 @@ class Rank:
         self.close_problem()
         setting = order.setting
         self.code = ProblemCode(load_problem(Path(setting.problem_dir)))
-        dtype = getattr(torch, setting.dtype)
-        self.setting = self.code.setting(setting.sizes, setting.preset, dtype, self.device.torch_device)
+        self.setting = self.code.setting(setting.sizes, setting.preset, setting.dtype, self.device.torch_device)
         self.say(Kind.OPENED)
 
     def close_problem(self) -> None:

@@ -119,7 +119,7 @@ def compared(
     refused: collections.Counter[str] = collections.Counter()
     dtypes = [dtype for dtype in DTYPES if dtype in problem.dtypes] or problem.dtypes
     for sizes, dtype in itertools.product(({}, house_agreement.sizes_of(problem)[0]), dtypes):
-        setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
+        setting = code.setting(problem.sizes("tiny", sizes), "tiny", dtype, torch.device("cpu"))
         drawn = [code.draw(setting, seed) for seed in range(CALLS)]
         given = [{name: t.to(at, copy=True) for name, t in tensors.items()} for tensors in drawn]
         facts = [code.facts(tensors, setting) for tensors in drawn]

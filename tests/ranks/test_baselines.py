@@ -28,7 +28,7 @@ def test_only_tied_columns_may_stand_last(in_ranks, preset):
 
     def work(rank, world):
         code = ProblemCode(problem)
-        setting = code.setting(problem.sizes(preset, {}), preset, torch.bfloat16, torch.device("cpu"))
+        setting = code.setting(problem.sizes(preset, {}), preset, "bfloat16", torch.device("cpu"))
         tensors = code.draw(setting, 4)
         (edges,) = facts = code.facts(tensors, setting)
         similarities, labels = code.call(code.baseline, tensors, setting)
@@ -123,7 +123,7 @@ def test_positions_of_ranks_follow_one_another(in_ranks):
 
     def work(rank, world):
         code, sizes = ProblemCode(problem), {"M": 64, "N": 512, "dim": 16}
-        setting = code.setting(problem.sizes("tiny", sizes), "tiny", torch.float32, torch.device("cpu"))
+        setting = code.setting(problem.sizes("tiny", sizes), "tiny", "float32", torch.device("cpu"))
         tensors = code.draw(setting, 2)
         return torch.complex(tensors["cos_local"], tensors["sin_local"]).angle()
 

@@ -35,8 +35,7 @@ def constants(rank: int, world: int) -> dict[str, list[str]]:
     found = {}
     for problem in PROBLEMS:
         code = ProblemCode(problem)
-        dtype = getattr(torch, problem.dtypes[0])
-        setting = code.setting(problem.sizes("tiny", {}), "tiny", dtype, torch.device("cpu"))
+        setting = code.setting(problem.sizes("tiny", {}), "tiny", problem.dtypes[0], torch.device("cpu"))
         first, *others = (code.draw(setting, seed) for seed in SEEDS)
         found[problem.slug] = [
             name for name, tensor in first.items() if all(same_bits(tensor, other[name]) for other in others)
@@ -74,8 +73,7 @@ def alone(rank: int, world: int) -> dict[str, list[bool]]:
     found: dict[str, list[bool]] = {}
     for problem in PROBLEMS:
         code = ProblemCode(problem)
-        dtype = getattr(torch, problem.dtypes[0])
-        setting = code.setting(problem.sizes("tiny", {}), "tiny", dtype, torch.device("cpu"))
+        setting = code.setting(problem.sizes("tiny", {}), "tiny", problem.dtypes[0], torch.device("cpu"))
         found[problem.slug] = []
         for seed in SEEDS:
             before, after = code.draw(setting, seed), code.draw(setting, seed, seed + 1 if rank == 1 else None)

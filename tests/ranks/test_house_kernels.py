@@ -91,8 +91,7 @@ def agrees(in_ranks: Any, problem: Problem, world: int, settings: Sequence[tuple
         code = ProblemCode(problem)
         found = []
         for sizes, dtype in settings:
-            run_dtype = getattr(torch, dtype)
-            setting = code.setting(problem.sizes("tiny", sizes), "tiny", run_dtype, torch.device("cpu"))
+            setting = code.setting(problem.sizes("tiny", sizes), "tiny", dtype, torch.device("cpu"))
             for seed in range(CALLS):
                 sums.ONE_SHOT = (1 << 15, 4)[seed % 2]  # small tensors are added in shares in every other call
                 tensors = code.draw(setting, seed)

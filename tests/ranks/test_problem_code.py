@@ -18,7 +18,7 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
         problem = load_catalogue().find("ring_attention_pp")
         found = []
         for _ in range(4):
-            setting = ProblemCode(problem).setting(problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu"))
+            setting = ProblemCode(problem).setting(problem.sizes("tiny"), "tiny", "float32", torch.device("cpu"))
             assert set(setting.groups) > {"world"}
             for group in setting.groups.values():
                 dist.all_reduce(torch.zeros(1), group=group)  # opens connections between its ranks
@@ -40,7 +40,7 @@ def test_groups_made_by_baseline_end_with_its_problem(in_ranks):
         found = []
         for _ in range(3):
             code = ProblemCode(problem)
-            setting = code.setting(problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu"))
+            setting = code.setting(problem.sizes("tiny"), "tiny", "float32", torch.device("cpu"))
             code.call(code.baseline, code.draw(setting, 1), setting)
             leave_groups()
             code.forget()
@@ -61,7 +61,7 @@ def test_shapes_differ_where_the_inputs_values_decide_them(in_ranks, slug, diffe
     def work(rank: int, world: int) -> list[bool]:
         problem = load_catalogue().find(slug)
         code = ProblemCode(problem)
-        setting = code.setting(problem.sizes("tiny"), "tiny", torch.bfloat16, torch.device("cpu"))
+        setting = code.setting(problem.sizes("tiny"), "tiny", "bfloat16", torch.device("cpu"))
         first, second, other = (shapes_of(code, code.draw(setting, seed), setting) for seed in (11, 11, 12))
         return [bool(first), "torch._dynamo" in sys.modules, first == second, first != other]
 

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.protocol.kernel_files import MAIN
@@ -68,7 +66,7 @@ def loaded_calls(plan: ProfilePlan, rank: int, device: Any, *, rotate: bool) -> 
     """Loads the kernel, and draws the inputs of its calls. rotate: as `ProfiledCalls`."""
     setting = plan.setting
     code = ProblemCode(load_problem(Path(setting.problem_dir)))
-    rank_setting = code.setting(setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device)
+    rank_setting = code.setting(setting.sizes, setting.preset, setting.dtype, device.torch_device)
     solution = code.baseline
     if plan.source:
         solution = load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters, plan.kernel_folder)

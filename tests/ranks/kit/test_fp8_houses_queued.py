@@ -76,7 +76,7 @@ def test_queued_calls_work_on_inputs_of_their_time(in_ranks, slug, world):
         wrong = []
         for sizes in SIZES:
             for dtype in problem.dtypes:
-                setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
+                setting = code.setting(problem.sizes("tiny", sizes), "tiny", dtype, torch.device("cpu"))
                 slots = [code.draw(setting, seed) for seed in range(CALLS)]
                 at = SimpleNamespace(code=code, house=house, setting=setting, sizes=sizes, dtype=dtype, slots=slots)
                 for number in range(BATCHES):

@@ -191,7 +191,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
         for sizes in SIZES.get(slug, COMMON):
             named = {name: size for name, size in sizes.items() if name in problem.presets["tiny"]}
             for dtype in problem.dtypes:
-                setting = code.setting(problem.sizes("tiny", named), "tiny", getattr(torch, dtype), torch.device("cpu"))
+                setting = code.setting(problem.sizes("tiny", named), "tiny", dtype, torch.device("cpu"))
                 kept: list[tuple[torch.Tensor, torch.Tensor]] = []
                 for seed in range(CALLS):
                     tensors = code.draw(setting, seed)
