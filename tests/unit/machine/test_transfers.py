@@ -1,6 +1,7 @@
 """Texts of measured transfers: the fastest ways in words, tables that fit the terminal, and stored files."""
 
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -131,9 +132,9 @@ def test_damaged_file_is_no_history_and_is_replaced(tmp_path, text):
 
 
 def test_the_files_are_bounded(tmp_path, monkeypatch):
-    for number in range(MOST_FILES + 3):
-        monkeypatch.setattr(
-            calibration, "_offsets_file", lambda folder, _, number=number: folder / f"offsets-{number}.json"
-        )
+    files = [tmp_path / f"offsets-{number}.json" for number in reversed(range(MOST_FILES + 3))]
+    for second, file in enumerate(files):
+        monkeypatch.setattr(calibration, "_offsets_file", lambda _, __, file=file: file)
         keep_offsets(tmp_path, learned(call_short=MASS))
-    assert len(list(tmp_path.iterdir())) == MOST_FILES
+        os.utime(file, (second, second))
+    assert set(tmp_path.iterdir()) == set(files[3:])  # the oldest are gone
