@@ -14,7 +14,6 @@ import os
 import struct
 import time
 from enum import IntEnum
-from typing import NamedTuple
 
 from sandbox.memory.host import output_arena
 
@@ -94,25 +93,17 @@ REPLIED = frozenset(kind for kind in Kind if Kind.MEASURE_BASELINE <= kind < Kin
 FAILURES = frozenset(kind for kind in Kind if kind >= Kind.SYNTAX)
 
 
-class Frame(NamedTuple):
-    """A decoded header."""
-
-    kind: Kind
-    arg: int
-    value: int
-
-
 def encode(kind: int, arg: int = 0, value: int = 0) -> bytes:
     """The 16 bytes of a header."""
     return _FRAME.pack(MAGIC, kind, 0, arg, value)
 
 
-def decode(data: bytes) -> Frame:
-    """Decodes 16 bytes. Raises ValueError."""
+def decode(data: bytes) -> tuple[Kind, int, int]:
+    """(kind, arg, value) of a header's 16 bytes. Raises ValueError."""
     magic, kind, zero, arg, value = _FRAME.unpack(data)
     if magic != MAGIC or zero or kind not in Kind._value2member_map_:
         raise ValueError(f"not a frame: {data.hex()}")
-    return Frame(Kind(kind), arg, value)
+    return Kind(kind), arg, value
 
 
 WORD = 64

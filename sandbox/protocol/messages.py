@@ -374,8 +374,8 @@ def receive(sock: socket.socket) -> tuple[Order[Any], list[int]]:
     Raises EOFError if the referee is gone.
     """
     data, fds, _, _ = socket.recv_fds(sock, frames.SIZE, 8)
-    frame = frames.decode(data + _exactly(sock, frames.SIZE - len(data)))
-    return decode_order(frame.kind, _exactly(sock, frame.value)), list(fds)
+    kind, _, size = frames.decode(data + _exactly(sock, frames.SIZE - len(data)))
+    return decode_order(kind, _exactly(sock, size)), list(fds)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

@@ -142,23 +142,23 @@ class RankWire:
         of_compiling = []
         while len(self._buffer) >= frames.SIZE:
             try:
-                frame = frames.decode(bytes(self._buffer[: frames.SIZE]))
+                kind, _, value = frames.decode(bytes(self._buffer[: frames.SIZE]))
             except ValueError as error:
                 self._buffer.clear()
                 raise WorldFailed("PROTOCOL", self.rank, text=str(error)) from None
             size = frames.SIZE
             reply = None
-            if self.trusted and frame.kind in REPLIES:
-                size += min(frame.value, frames.MAX_PAYLOAD)
+            if self.trusted and kind in REPLIES:
+                size += min(value, frames.MAX_PAYLOAD)
                 if len(self._buffer) < size:
                     break
-                reply = decode_reply(frame.kind, bytes(self._buffer[frames.SIZE : size]))
+                reply = decode_reply(kind, bytes(self._buffer[frames.SIZE : size]))
             fds: list[int] = []
-            if frame.kind is Kind.MAKE_ARENAS:  # one read may also return answers from before the descriptors
+            if kind is Kind.MAKE_ARENAS:  # one read may also return answers from before the descriptors
                 fds, self._fds = self._fds, []
             del self._buffer[:size]
-            received = Received(frame.kind, frame.value, reply, fds)
-            if frame.kind in (Kind.COMPILING, Kind.COMPILED):
+            received = Received(kind, value, reply, fds)
+            if kind in (Kind.COMPILING, Kind.COMPILED):
                 of_compiling.append(received)
             else:
                 self.answers.append(received)

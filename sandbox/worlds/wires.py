@@ -155,10 +155,10 @@ class Wires:
                 wire.close_line()
         for at in range(0, len(data) - frames.SIZE + 1, frames.SIZE):
             with contextlib.suppress(ValueError):
-                frame = frames.decode(data[at : at + frames.SIZE])
-                if frame.arg < len(self.ranks):
-                    wire = self.ranks[frame.arg]
-                    wire.status = frame.value
+                _, rank, status = frames.decode(data[at : at + frames.SIZE])
+                if rank < len(self.ranks):
+                    wire = self.ranks[rank]
+                    wire.status = status
                     self._note_lost(wire)
 
     @contextlib.contextmanager

@@ -83,7 +83,7 @@ def test_trusted_reply_read_in_whatever_pieces_it_comes():
     assert answer.kind is Kind.COMPARE
     assert answer.reply[0].verdict is Verdict.WRONG_RESULT
     assert math.isnan(answer.reply[0].outputs[0].max)
-    assert messages.decode_reply(frames.decode(data[:16]).kind, data[16:]) is not None
+    assert messages.decode_reply(frames.decode(data[:16])[0], data[16:]) is not None
 
 
 def test_descriptors_belong_to_the_answer_with_them():
