@@ -17,36 +17,22 @@ from arena.records.json_lines import Journal
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Contender, Finished, Judged, Log, Refused, Result, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Judged, Log, Refused, Result, RunTerms
 from sandbox.protocol.kernel_files import kernel_hash
 from sandbox.protocol.result import harness_error_result
 
-PERSON, SWEEP = 0, 1
+SWEEP = 1
 """As `sandbox.referee.lease.Urgency`."""
 
 
-class RunRequest(Contender, frozen=True, kw_only=True):
-    """One kernel to judge in one setting."""
+class RunRequest(RunTerms, frozen=True, kw_only=True):
+    """One kernel to judge in one setting. A run with `versus` and without `origin` is in no index."""
 
     problem: Problem
-    setting: Setting
     kernel_path: str = ""
     player: str = "you"
-    rounds: int | None = None
-    """None = as many as fit the measuring time; 0 = correctness only."""
-    budget_s: float = 2.5
-    """Measuring time in seconds. Timing stops when both clocks can conclude, at the latest after this time."""
-    versus: Contender | None = None
-    """Another kernel in the baseline's place, as in a duel's final. Without `origin`, such a run is in no index."""
-
     origin: str = ""
     """SHA-256 of the kernel that the player started from. With `versus`, that kernel takes the baseline's place."""
-    energy: bool = False
-    """Whether to measure the energy of a call, too."""
-    live_s: float = 0.0
-    """Seconds that measuring goes on after the verdict, unless something newer is asked."""
-    urgency: int = PERSON
-    """Who waits for the devices first: PERSON or SWEEP."""
     other_than: str = ""
     """For a run at other sizes: the id of the same kernel's run that it belongs to."""
 

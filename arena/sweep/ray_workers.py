@@ -38,16 +38,13 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
-class RayJob(events.Contender, frozen=True, kw_only=True):
+class RayJob(events.RunTerms, frozen=True, kw_only=True):
     """A run as it is sent to a host."""
 
     slug: str
     version: str
     """Version of the problem; a host whose files differ refuses the run."""
-    setting: events.Setting
     player: str
-    rounds: int | None
-    budget_s: float
 
 
 HostFacts = tuple[str, Machine]

@@ -67,21 +67,14 @@ class Warm(msgspec.Struct, tag_field="type", tag="warm", frozen=True):
     setting: Setting
 
 
-class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
-    """Judge one revision of a kernel. A run in progress must be cancelled first."""
+class RunTerms(Contender, frozen=True, kw_only=True):
+    """A kernel, its setting, and how it is judged."""
 
-    run_id: str
     setting: Setting
     rounds: int | None = None
-    """Number of timing rounds; None: adaptive within the budget; 0: correctness only."""
+    """Number of timing rounds; None: as many as fit the measuring time; 0: correctness only."""
     budget_s: float = 2.5
-    """Measuring time in seconds if rounds is None."""
-    peaks: dict[str, float] = {}
-    """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
-    offsets: dict[str, list[float]] = {}
-    """How much worlds of identical code differ on this machine, as `WorldOffsets` gave it; empty: not known."""
-    beside: dict[str, Microseconds] = {}
-    """Times of the baseline variants in this setting, by name. The result returns them."""
+    """Measuring time in seconds if rounds is None. Timing stops when both clocks can conclude, at the latest after this time."""
     live_s: float = 0.0
     """Seconds that measuring goes on after the verdict, unless something newer is asked; 0: not at all."""
     urgency: int = 0
@@ -91,6 +84,18 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     versus: Contender | None = None
     """Judge against this kernel instead of the baseline. Both are checked, and the rounds time the two in turn.
     In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
+
+
+class Run(RunTerms, tag_field="type", tag="run", frozen=True, kw_only=True):
+    """Judge one revision of a kernel. A run in progress must be cancelled first."""
+
+    run_id: str
+    peaks: dict[str, float] = {}
+    """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
+    offsets: dict[str, list[float]] = {}
+    """How much worlds of identical code differ on this machine, as `WorldOffsets` gave it; empty: not known."""
+    beside: dict[str, Microseconds] = {}
+    """Times of the baseline variants in this setting, by name. The result returns them."""
 
 
 class Calibrate(msgspec.Struct, tag_field="type", tag="calibrate", frozen=True):
