@@ -57,6 +57,8 @@ class TrustedRank(Rank):
         """Whether upstream draws a large input alike in every iteration. Timed inputs are then the problem's own draws."""
         self.drawn_again: Leaves = {}
         """The last iteration that was drawn to replace another, if it fits."""
+        self.kept: dict[int, Expected] = {}
+        """By slot: what a kernel was compared with by the last order. The next one may compare a second kernel's outputs."""
         self.drawn_from: dict[int, tuple[int | None, RankSetting]] = {}
         """By slot: the seed of its iteration, or None if the inputs of only one rank were drawn anew, and the setting."""
         self.handlers |= {
@@ -79,7 +81,7 @@ class TrustedRank(Rank):
         """Frees also the arenas of all sides, which other worlds may still have mapped."""
         vars(self).pop("comparison", None)
         self.meaningful, self.constant = None, False
-        self.drawn_again = {}
+        self.drawn_again, self.kept = {}, {}
         self.arenas.clear()
         super().close_problem()
 
@@ -131,7 +133,7 @@ class TrustedRank(Rank):
         self.arenas.begin(len(order.seeds))
         touched = self.arenas.touched(order.sides, self.arenas.used) if order.timed else []
         self.comparison.new_iterations()
-        self.drawn_again = {}
+        self.drawn_again, self.kept = {}, {}
         setting = self.setting_of(self.constant and order.timed)
         self.drawn_from = {index: (seed, setting) for index, seed in enumerate(order.seeds)}
         if setting is not self.setting:
@@ -224,7 +226,7 @@ class TrustedRank(Rank):
         own = self.arenas.inputs_of(order.slot)
         for name, tensor in self.drawn_again.items():
             own[name].copy_(tensor)
-        self.drawn_again = {}
+        self.drawn_again, self.kept = {}, {}
         if order.alone is not None:
             self.drawn_from[order.slot] = None, self.drawn_from[order.slot][1]
             return
@@ -290,22 +292,24 @@ class TrustedRank(Rank):
         copies = {index: arenas.slot_of(side.due, index).clone() for index in self.doubtful(order)}
         arenas.poison(order.side)
         self.device.synchronize()
-        findings = []
+        findings, known, self.kept = [], self.kept, {}
         at_once = max(1, EXPECTED_BYTES // arenas.out_bytes)
         for begin in range(0, len(copies), at_once):
-            findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
+            part = dict(itertools.islice(copies.items(), begin, begin + at_once))
+            expected = {n: known[n] if n in known else self.expected(n, order.against) for n in part}
+            findings += self.findings(part, expected)
+            self.kept = expected if order.against is not None and len(part) == len(copies) else {}
         self.device.free_blocks(CACHED_BYTES)
         wrong = [finding for finding in findings if finding.verdict is not Verdict.PASS]
         right = [finding for finding in findings if finding.verdict is Verdict.PASS]
         self.reply(order, right + wrong[:1])  # one, so that all places show one iteration's wrong elements
 
-    def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
-        """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
-        expected_outputs = {index: self.expected(index, against) for index in copies}
+    def findings(self, copies: dict[int, torch.Tensor], expected: dict[int, Expected]) -> list[OutputFinding]:
+        """Compares the outputs of these slots with the expected ones (collective)."""
         for comparison in filter(None, (self.comparison, self.meaningful)):
-            comparison.note({n: each for n, each in expected_outputs.items() if self.comparison_of(n) is comparison})
+            comparison.note({n: each for n, each in expected.items() if self.comparison_of(n) is comparison})
         return [
-            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), expected_outputs[index], index)
+            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), expected[index], index)
             for index, copy in copies.items()
         ]
 

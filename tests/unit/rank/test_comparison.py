@@ -14,7 +14,7 @@ from problems.specification import load_problem
 from sandbox.admission.ranks import in_gloo_ranks
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.protocol.messages import CompareOutputs, LookAhead, LookedAhead, OutputFinding
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, LookedAhead, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers, largest_of_all_ranks
@@ -424,6 +424,21 @@ def test_later_outputs_farther_than_before_are_compared() -> None:
     found += [rank.doubtful(CompareOutputs(slots, 0, 2, others)) for slots, others in (([30], [32]), ([], [70, 40]))]
     assert found == [[], [30], [70]]
     assert rank.doubtful(CompareOutputs([], 0, 2, [70, 75])) == []
+
+
+def test_two_kernels_share_what_the_oracle_computed() -> None:
+    rank, computed = AwayFromBaseline(), []
+    state = {"drawn_again": {}, "drawn_from": {5: (1, None)}, "kept": {}, "findings": lambda *_: []}
+    vars(rank).update(state, doubtful=lambda order: order.slots, expected=lambda slot, _: computed.append(slot))
+    vars(rank.arenas).update(
+        out_bytes=64, poison=lambda side: None, sides=dict.fromkeys(range(3), rank.arenas.sides[0])
+    )
+    vars(rank.device).update(synchronize=lambda: None, free_blocks=lambda most: None)
+    for number, (side, some) in enumerate([(1, [3]), (0, [3, 5]), (1, [3, 5]), (0, [5]), (2, []), (1, [3])]):
+        if number == 2:
+            rank.replace(DrawAgain(5, 1, alone=0, replace=True))
+        rank.judge(CompareOutputs(some, side, 2), [])
+    assert computed == [3, 5, 3, 5, 3]
 
 
 def test_an_empty_output_is_never_missing() -> None:
