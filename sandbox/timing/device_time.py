@@ -133,7 +133,6 @@ class DeviceTime:
         self.turns.draw(min(calls * (wanted + unknown), slots))
         if probing:
             self.probes.draw_meaningful(calls, wanted)
-        self.turns.wake(Batch(0, calls), [reference])
         found: list[Pair] = []
         chosen: list[int] = []
         timed: list[int] = []

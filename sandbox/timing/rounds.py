@@ -27,8 +27,10 @@ SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
 its deadline. The first pair shows how long a call is; later calls are shorter."""
 LEAST_ROUNDS, LEAST_BATCHES, FEWEST_CALLS = 12, 24, 2
-"""Rounds, and pairs of batches of each clock, that fit into the longest time of a run. Large inputs take long to draw, so
-rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
+"""Rounds (half of them in a duel, whose pairs take long), and pairs of batches of each clock, that fit into the longest time of
+a run. Large inputs take long to draw, so rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
+DRAW_SHARE = 0.25
+"""Least share of a draw that is its calls'. The rest may be what any draw takes, 2 to 10 ms with GPUs."""
 DEVICE_EVERY = 3
 """One round in so many is of device time, too, when it alone can conclude."""
 FIRST_PAIRS = 3
@@ -64,8 +66,8 @@ class Rounds:
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
         self._chosen_again = False
-        self._draw_seconds = math.inf
-        """Least seconds to draw the inputs of a call, as far as known."""
+        self._drawn: dict[int, float] = {}
+        """Seconds of the warm-up's draws, by calls whose inputs were drawn."""
         self._pair_seconds = 0.0
         """Seconds of the last pair, with its inputs and comparisons."""
         self._turn = 0
@@ -290,7 +292,7 @@ class Rounds:
         started = self.timer.monotonic()
         batch = Batch(0, self.calls)
         self.turns.draw(batch.calls)
-        self._draw_seconds = min(self._draw_seconds, (self.timer.monotonic() - started) / batch.calls)
+        self._drawn[batch.calls] = self.timer.monotonic() - started
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
         pairs = self.pairs(batch, references)
@@ -316,7 +318,6 @@ class Rounds:
                 self.turns.compare([], [])
                 self.turns.draw(self.calls * places)
         self.probes.draw_meaningful(self.calls, places)
-        self.turns.wake(Batch(0, self.calls), self.turns.references_now)
         chosen: list[int] = []
         timed: list[int] = []
         for place in range(places):
@@ -345,15 +346,17 @@ class Rounds:
 
     def affordable_calls(self, baseline_s: float, contender_s: float) -> int:
         """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run."""
-        pair_s = self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs))
-        call_s = self._draw_seconds + len(self.turns.references_now) * baseline_s + contender_s
-        call_s += self.prepared.call_seconds * self.call.rival  # a reference runs the same iterations
+        pair_s = max(2 * self.pace.batch_s, self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs)))
+        most = max(self._drawn)
+        draw_s = max(self._drawn[most] - min(self._drawn.values()), DRAW_SHARE * self._drawn[most]) / most
+        beside_s = self.prepared.call_seconds * self.call.rival  # a reference runs the same iterations
+        call_s = draw_s + len(self.turns.references_now) * baseline_s + contender_s + beside_s
         return int(min(self.pace.calls, max(FEWEST_CALLS, pair_s / call_s)))
 
     @property
     def affordable_pairs(self) -> int:
         """Most pairs of a round, so that LEAST_ROUNDS fit into the time of an adaptive run."""
-        round_s = self.stopping_rule.share_s(LEAST_ROUNDS)
+        round_s = self.stopping_rule.share_s(LEAST_ROUNDS // len(self.turns.kernels))
         fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         if round_s < math.inf and turns_of(self.call.raw) < FIRST_PAIRS * max(2, len(self.turns.baseline_side.worlds)):
             fit = min(fit, FIRST_PAIRS)

@@ -342,12 +342,6 @@ class Turns:
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise side.exchange.failed(words, Verdict.TIMEOUT)
 
-    def wake(self, batch: Batch, references: Sequence[int]) -> None:
-        """Makes untimed calls on both sides, because a world that was stopped for a round is colder."""
-        for world in (self.baseline_side.worlds[number] for number in references):
-            self.get_ready(self.baseline_side, world, batch, 0)
-        self.get_ready(self.contender_side, self.contender_side.worlds[0], batch, 0)
-
     def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
         """Runs a batch; returns the seconds from GO until the last rank is done, on the referee's clock.
 

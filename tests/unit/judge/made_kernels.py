@@ -101,8 +101,8 @@ class MadeOracle:
 
     seconds: float = 100e-6
     """The baseline's time per call that the oracle world measures."""
-    draw_s: float = 0.0
-    """Seconds to draw the inputs of a call."""
+    draw_s: tuple[float, float] = 0.0, 0.0
+    """Seconds of any draw, and seconds more for the inputs of each call."""
     in_bytes: int = 1 << 10
     out_bytes: int = 1 << 10
     sealed: bool = True

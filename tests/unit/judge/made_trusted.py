@@ -23,7 +23,8 @@ class TrustedRanks(MadeRanks):
 
     def take_order(self, rank: int, order: messages.Order[Any]) -> None:
         if order.kind in REPLIED:
-            drawing = self.oracle.draw_s * len(order.seeds) if isinstance(order, messages.Draw) else 0.0
+            any_s, call_s = self.oracle.draw_s if isinstance(order, messages.Draw) else (0.0, 0.0)
+            drawing = any_s + call_s * len(getattr(order, "seeds", ()))
             self._reply(rank, order.kind, order.kind, ORDER_SECONDS + drawing, self._answer(rank, order))
         else:
             super().take_order(rank, order)

@@ -55,15 +55,6 @@ def test_spinning_oracle_ranks_leave_timed_ranks_cores(monkeypatch: Any, cores: 
     assert machine.processes(machine.started["baseline"][0]).pins == [(rank, apart) for rank in range(2) if apart]
 
 
-def test_without_a_gate_there_is_no_device_time() -> None:
-    machine = MadeMachine("made-cpu")
-    rounds = measured(machine)
-    assert not rounds.behind_gate.runs
-    assert not rounds.device.raw
-    assert not rounds.behind_gate.cannot_queue
-    assert all(world.gate is None for world in rounds.turns.worlds)
-
-
 def test_every_round_has_pairs_behind_the_gate() -> None:
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
