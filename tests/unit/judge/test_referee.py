@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import JAIL, MadeCpu, MadeGpu, MadeMachine
-from made_worlds import OPEN_SECONDS
+from made_worlds import OPEN_SECONDS, MadeProcesses
 from stored_runs import result as run_result
 
 from sandbox.protocol import events
@@ -552,8 +553,9 @@ def test_measurement_waits_for_timing_of_other_arenas(
     assert machine.clock.monotonic() > 30.0
 
 
-def test_closing_ends_every_world() -> None:
-    machine = MadeMachine()
+def test_closing_ends_every_world_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, all_end = MadeMachine(), threading.Barrier(6, timeout=10.0)
+    monkeypatch.setattr(MadeProcesses, "close", lambda self, end=MadeProcesses.close: all_end.wait() >= 0 and end(self))
     referee, setting = machine.referee(), machine.setting()
     referee.warm(setting)
     referee.contenders.take_rival(setting)
