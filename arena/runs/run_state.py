@@ -104,6 +104,8 @@ class RunState:
             case events.Finished():
                 self._end_waiting(event.at)
                 self.result = event.result
+                if self.verdict is Verdict.PASS and (timed := self.phases.get("time")) is not None:
+                    timed.seconds = event.result.seconds.time  # measuring on has begun the phase again after each wait
                 self.sha256 = event.sha256
                 self.phase = ""
             case events.Refused():

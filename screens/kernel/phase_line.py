@@ -46,12 +46,10 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
         elif state.phase == name:
             elapsed = max(0.0, now - phase.started_at - phase.waited)
-            limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
+            limit = phase.limit_s if name != "time" else most_s if state.samples and not state.measuring_on else None
             near = limit and (name == "time" or elapsed > limit * NEAR)
             words = f", limit {limit:g} s {'of measuring' if name == 'time' else 'without waits'}" if near else ""
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
-        elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
-            parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))
         elif state.running:  # a part of this phase is in progress: compiling
             parts.append((f"▸ {name}", "muted"))
         elif state.cancelled_in == name:
@@ -85,7 +83,7 @@ def _cells(parts: list[tuple[str, str]]) -> int:
 def _count(state: RunState, phase: str) -> str:
     if phase == "time":
         if not state.samples:
-            return "" if state.measuring_on else " · no round yet"
+            return "" if state.measuring_on else " · no speedup yet"
         last = state.samples[-1]
         return f" · round {last.round}/{last.rounds}" if last.rounds > last.round else f" · round {last.round}"
     if phase == "check" and state.ranks and state.setting:

@@ -55,7 +55,7 @@ def test_late_phase_names_its_limit(events) -> None:
     assert "limit" not in words(state, 102.0)
     assert "check 5.0 s, limit 10 s without waits" in words(state, 105.0)
     state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
-    assert "time 4.5 s, limit 4 s of measuring · no round yet" in words(state, 204.5, most_s=4.0)
+    assert "time 4.5 s · no speedup yet" in words(state, 204.5, most_s=4.0)
     assert "s, limit 4 s of measuring · round 40/80" in words(fold(events("timing")), most_s=4.0)
     parts = [("✓ load 0.05", ""), ("▸ Waiting", ""), (f"({'x' * 30})", ""), ("esc", "")]
     assert fitting(parts, 30) == [*parts[:2], parts[3]]  # a long reason leaves room for the key and the other phases
@@ -101,19 +101,12 @@ def other_failed(state: RunState) -> RunState:
     return state
 
 
-def test_headline_and_phases_name_other_kernel_that_failed(events) -> None:
-    state = other_failed(fold(events("told")))
-    answer = answer_of(state, {})
-    assert (answer.words, answer.support) == ("✓ PASS", "not timed; other kernel: ✗ COMPILE ERROR")
-    assert "✗ load" in words(state)
-    assert ", other kernel" in words(state)
-
-
 @pytest.mark.slow
 async def test_the_panes_say_why_the_other_kernel_failed(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 40)) as (app, pilot):
         screen, (*rest, end) = app.screen, events("told")
         state = other_failed(fold([*rest, end]))
+        assert all(said in words(state) for said in ("✗ load", ", other kernel"))
         for event in [*rest, replace(end, result=state.result)]:
             screen.apply(event)
         screen.session.state.samples.clear()

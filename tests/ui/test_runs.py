@@ -75,6 +75,7 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await save_kernel(pilot, "measures")
         await until(pilot, lambda: screen.session.state.measuring_on)
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
+        assert screen.session.state.told.told in screen.query_one("#timing").render().plain
         await pilot.press("ctrl+s")
         await until(pilot, lambda: any("Already running" in str(note.message) for note in app._notifications))
         first, session = screen.session.state.run_id, screen.session

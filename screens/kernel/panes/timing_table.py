@@ -35,7 +35,7 @@ VARIANT_NAMES = {
 
 def remark(update: RunUpdate) -> str:
     """The text below the times: the smallest detectable differences, and what makes them smaller."""
-    result = update.state.result
+    result = update.state.told
     if result is None or not result.told:
         return ""
     helps = f"to reduce noise: {update.advice}" if update.advice else ""
@@ -47,7 +47,7 @@ def remark(update: RunUpdate) -> str:
 
 
 def _wrapped(text: str, width: int, colour: str) -> list[Content]:
-    return [Content.styled(line, colour) for line in textwrap.wrap(text, max(width, 20))]
+    return [Content.styled(line, colour) for line in textwrap.wrap(text, max(width, 20), break_on_hyphens=False)]
 
 
 def _cut(lines: list[Content], room: int, width: int, colour: str) -> list[Content]:
@@ -82,7 +82,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         state = update.state
         width = self.content_size.width
         entitle(self, subtitle=f"{update.profile_key} profiles it" if update.profile_key else "")
-        key = (state.run_id, len(state.samples), state.result is not None, update.advice, width, self.most_rows)
+        key = (state.run_id, len(state.samples), state.told, update.advice, width, self.most_rows)
         if key != self._shown:
             self._shown = key
             table = self._content(update, width)
@@ -98,7 +98,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
 
     def _content(self, update: RunUpdate, width: int) -> Content:
         table = self._table(update.state, width, update.versus)
-        result = update.state.result
+        result = update.state.told
         above = _wrapped(result.told if result is not None else "", width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
@@ -108,11 +108,10 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         return Content("\n").join([*above, table, *below])
 
     def _table(self, state: RunState, width: int, versus: str = "") -> Content:
-        result = state.result
+        result = state.told
         # The pairs that the medians are computed from; the event of a round has only its last pair.
         pairs = result.samples.call if result is not None and result.samples.call else state.samples
-        baseline = [pair.baseline_us for pair in pairs]
-        contender = [pair.contender_us for pair in pairs]
+        rounds_of = [pair.baseline_us for pair in pairs], [pair.contender_us for pair in pairs]
         roofline = result.roofline if result else None
         on_gpus = state.setting is not None and kind_of(state.setting.device).on_gpus
         wide = width >= 62 and (on_gpus or roofline is not None)
@@ -121,14 +120,9 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         rows = [Content.styled(head, "$muted")]
         name = state.kernel_name.removesuffix(f"/{MAIN}") or "kernel"
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
-        for label, rounds, final in (
-            (
-                f"against {versus}"[:16] if versus else f"{backend}baseline",
-                baseline,
-                result.baseline_us if result else None,
-            ),
-            (f"{name[:16]}", contender, result.contender_us if result else None),
-        ):
+        labels = f"against {versus}"[:16] if versus else f"{backend}baseline", name[:16]
+        finals = (result.baseline_us, result.contender_us) if result else (None, None)
+        for label, rounds, final in zip(labels, rounds_of, finals, strict=True):
             median = final.call if final and final.call is not None else percentile(rounds, 50)
             row = f"{label:<17}{figures.microseconds(median)}"
             spread = rounds if len(rounds) > 1 else []
