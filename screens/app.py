@@ -392,6 +392,8 @@ class ArenaApp(TerminalApp):
         setting = choose_setting(problem, choice or Choice(), services.settings)
 
         def answered(plan: ModelPlan) -> None:
+            if isinstance(self.screen, ModelScreen):  # asked again
+                self.pop_screen()
             if isinstance(self.screen, KernelScreen):
                 self.screen.rest()
             self.push_screen(ModelScreen(self, problem, setting, plan))

@@ -252,19 +252,16 @@ class ModelScreen(BaseScreen):
         self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         return None
 
-    def action_ask_again(self) -> None:
-        self._ask()
-
     def action_improve(self) -> None:
         """Asks a model to improve the chosen kernel."""
         if (kernel := self._with_code()) is not None:
-            self._ask(Origin(f"kernel-{kernel.number}.py", kernel.kernel, player=str(self.session.plan.player.name)))
+            origin = Origin(f"kernel-{kernel.number}.py", kernel.kernel, player=str(self.session.plan.player.name))
+            self.action_ask_again(origin)
 
-    def _ask(self, origin: Origin | None = None) -> None:
+    def action_ask_again(self, origin: Origin | None = None) -> None:
         """Asks a model again in the same setting, in place of this screen. origin: the kernel to improve."""
         session = self.session
         if session.over:
-            self.dismiss()
             choice = choice_of(session.setting, session.problem)
             self.parent_app.ask_model(session.problem, choice, origin, improve=origin is not None)
         else:

@@ -96,9 +96,14 @@ async def test_model_is_asked_again_in_same_setting(open_app, until, with_model)
         app.ask_model(app.services.catalogue.find("13"), Choice(world=4, dtype="float32"))
         first = await asked(app, pilot, until, answers="1")
         await until(pilot, lambda: first.session.over and app.screen is first)
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup) and app.screen.query("#from"))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is first)  # its kernels are still there
         await pilot.press("m")
         again = await asked(app, pilot, until, answers="1")
         assert again is not first
+        assert first not in app.screen_stack
         assert (first.session.setting.world, first.session.setting.dtype) == (4, "float32")
         assert again.session.setting == first.session.setting
         await until(pilot, lambda: again.session.over)
