@@ -137,15 +137,15 @@ class Source(TextArea):
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scrolls to the cursor. center: to the middle row; sideways only if the cursor would not be visible.
 
-        A TextArea also centres the cursor's column, which moves all lines sideways although they fit.
+        A TextArea also centres the cursor's column, and does not go back to the lines' start.
         """
         room = self.scrollable_content_region.size
-        if not center or not room:
+        if not room:
             return super().scroll_cursor_visible(center, animate)
         before = self.scroll_offset
         _, y = self.wrapped_document.location_to_offset(self.cursor_location)
-        self.scroll_to(self.left, max(0, y - room.height // 2), animate=False, force=True, immediate=True)
-        super().scroll_cursor_visible()
+        self.scroll_to(self.left, y - room.height // 2 if center else None, animate=False, force=True, immediate=True)
+        super().scroll_cursor_visible(animate=animate)
         return self.scroll_offset - before
 
     # --- changes of the text ---------------------------------------------------------------------------------

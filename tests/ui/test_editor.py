@@ -17,7 +17,7 @@ from arena.words.untrusted_text import masked
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.editor import Editor
-from screens.widgets.highlight import language_of, line_spans, parts_of
+from screens.widgets.highlight import line_spans, parts_of
 from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.text_lines import PlainStatic, next_place, pattern_of, places_of
 
@@ -92,17 +92,16 @@ async def test_unfinished_answer_is_prose_up_to_its_fence(editing) -> None:
         assert writing._parts[len(writing._parts) - 1][-1].language == "python"
 
 
-def test_languages_by_name() -> None:
-    names = {"prompt.md": "prose", "kernel.py": "python", "kernel.cu": "cuda", "notes.txt": "plain"}
-    assert {name: language_of(name) for name in names} == names
-
-
 async def test_enter_keeps_indentation_and_backspace_takes_one_level(editing) -> None:
     async with editing() as (pilot, editor):
         editor.show_saved("def solution(x):")
         editor.move_cursor(editor.document.end)
         await pilot.press("enter", *"pass", "enter", "backspace", *"y")
         assert editor.text == "def solution(x):\n    pass\ny"
+        await pilot.press("home", "tab", "end", *"long" * 30)
+        assert editor.scroll_x
+        await pilot.press("enter")
+        assert (editor.cursor_location, editor.scroll_x) == ((3, 4), 0)
 
 
 async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
