@@ -90,10 +90,8 @@ def choose_problems(catalogue: Catalogue, texts: Sequence[str]) -> list[Problem]
     Raises:
         UsageError: a part of it names no problem.
     """
-    chosen: dict[int, Problem] = {}
-    for part in (part.strip() for text in texts for part in text.split(",")):
-        for problem in _part(catalogue, part) if part else ():
-            chosen.setdefault(problem.id, problem)
+    parts = (part.strip() for text in texts for part in text.split(","))
+    chosen = {problem.id: problem for part in parts if part for problem in _part(catalogue, part)}
     if not chosen:
         raise UsageError("no problem is chosen", "--problems all, category:expert, class:B, or 1-8,13")
     return sorted(chosen.values(), key=lambda problem: problem.id)

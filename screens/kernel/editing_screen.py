@@ -1,7 +1,9 @@
 """The kernel's texts and the views and panes around it: commands on the text, and which pane is shown and has the focus."""
 
+import asyncio
 import shlex
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from textual import on
@@ -160,28 +162,34 @@ class EditingScreen(BaseScreen):
 
     def action_variants(self) -> None:
         """Opens, copies or renames a kernel of this problem."""
+        if self.may_edit():
+            self.start(self._list_kernels(), "kernels", exclusive=True)
+
+    async def _list_kernels(self) -> None:
         from screens.kernel.variants import NamesDialog
 
-        workspace, here, kernel = self.session.services.workspace, self.session.path, self.buffer.kernel
-        paths = {listed_name(path): path for path in workspace.variants(here)}
-        told = {name: self.session.told_of(kernel if path == here else path) for name, path in paths.items()}
+        session, here, kernel = self.session, self.session.path, self.buffer.kernel
+        workspace = session.services.workspace
 
-        def answer(what: str, name: str, typed: str) -> Path:
+        def read() -> dict[Path, Content]:
+            return {path: session.told_of(kernel if path == here else path) for path in workspace.variants(here)}
+
+        def answer(what: str, name: str, typed: str) -> Path | None:
             if what == "add":
                 return workspace.copy(here, kernel, typed)
-            if what == "open" or paths[name] != here:
-                return paths[name] if what == "open" else workspace.rename(paths[name], typed)
-            new = workspace.rename(here, typed)
-            workspace.save_draft(new, kernel.source)
+            if what == "open":
+                return paths[name] if paths[name] != here else None
+            new = workspace.rename(paths[name], typed)
+            if paths[name] == here:
+                workspace.save_draft(new, kernel.source)
             return new
 
-        def answered(path: Path) -> None:
-            if path != here:
-                self.parent_app.open_problem(self.problem, path)
-
-        if self.may_edit():
-            example = "two-shot, or two-shot/ for a folder"
-            ask(self, NamesDialog("Kernels", told, listed_name(here), example, answer), answered)
+        with self.parent_app.keys_wait():
+            told = await asyncio.to_thread(read)
+            paths = {listed_name(path): path for path in told}
+            names, example = dict(zip(paths, told.values(), strict=True)), "two-shot, or two-shot/ for a folder"
+            dialog = NamesDialog("Kernels", names, listed_name(here), example, answer)
+            ask(self, dialog, partial(self.parent_app.open_problem, self.problem))
 
     def action_files(self) -> None:
         """Opens, adds, renames or deletes a file of the kernel's folder."""
@@ -361,9 +369,8 @@ class EditingScreen(BaseScreen):
     def stops(self) -> list[Stop]:
         """Returns every view and every pane, with the position of its jump letter."""
         tabs = self.query_one(ViewTabs)
-        stops = []
-        for name, letter in VIEW_LETTERS.items():
-            stops.append(Stop(letter, name, name, tabs.letter_at(name)))
+        letters = VIEW_LETTERS | {file: str(at) for at, file in enumerate(self.files[:9], 1)}
+        stops = [Stop(letter, name, name, tabs.letter_at(name)) for name, letter in letters.items()]
         for pane in self.query_one(ResultPane).in_use:
             tab = tabs.letter_at("result" if pane.NAME == "answer" else pane.NAME)  # on a narrow screen
             at = pane.region.offset if pane.region.area else tab

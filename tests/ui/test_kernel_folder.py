@@ -1,13 +1,14 @@
 """Kernels of several files, several kernels of one problem, and their revisions in the app."""
 
 import re
+import threading
 
 import pytest
 from msgspec.structs import replace
 from stored_runs import record
 from textual.widgets import Input, OptionList
 
-from arena.workspace.kernels import read_kernel
+from arena.workspace.kernels import Workspace, read_kernel
 from sandbox.protocol.events import Failure, Finished
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
@@ -95,8 +96,9 @@ async def test_files_of_folder_are_edited_in_tabs(open_app, until, screen_text) 
         assert (screen.session.path / "ops.cu").read_text() == "2one"
         assert screen.session.state.sha256 == read_kernel(screen.session.path).sha256
         assert not screen.buffer.dirty
+        await pilot.press("ctrl+o", "k", "ctrl+o", "1")
+        await until(pilot, lambda: screen.front.name == "ops.cu" and screen.front.has_focus)
         await pilot.press("3", "escape")
-        assert screen.view == "ops.cu"
         (screen.session.path / "ops.cu").write_text("another program")  # a save of it is shown, and run
         await until(pilot, lambda: screen.front.text == "another program" and len(store.history(13)) == 2)
         await pilot.press("ctrl+z")
@@ -212,7 +214,11 @@ async def test_forbidden_files_are_said_and_text_stays(open_app, until, type_ker
         await until(pilot, lambda: (folder / "kernel.py").read_text() == "typed")
 
 
-async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kernel, screen_text) -> None:
+async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kernel, screen_text, monkeypatch) -> None:
+    readers, variants = [], Workspace.variants
+    monkeypatch.setattr(
+        Workspace, "variants", lambda *its: readers.append(threading.current_thread()) or variants(*its)
+    )
     async with open_app(problem="13") as (app, pilot):
         first = app.screen
         path = first.session.path
@@ -246,6 +252,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         assert names.has_focus
         await pilot.press(*app.screen._names[0], "enter")
         await until(pilot, lambda: isinstance(app.screen, Question))  # asks about the draft, which was typed there
+        assert threading.main_thread() not in readers
         assert app.screen_stack[-2].session.path == path
 
 

@@ -5,7 +5,6 @@ from textual.widgets import Input
 
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.run_update import LogLine
-from screens.kernel.source.source_pane import shortened_path
 from screens.widgets.source_bars import FindBar
 
 TEXT = "one two\nTwo\n" + "\n".join(f"line {n}" for n in range(3, 60)) + "\ntwo"
@@ -66,13 +65,6 @@ async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, un
         await until(pilot, lambda: "13_gemm_allreduce/you/kernel.py · shift+F2 copies" in screen_text(app))
         await pilot.press("f14")
         assert app.clipboard == str(app.screen.session.path)
-
-
-def test_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / "arena" / "kernel.py"
-    assert shortened_path(path, 40) == "~/arena/kernel.py"
-    assert shortened_path(path, 10) == "…kernel.py"
 
 
 async def test_find_in_the_log(open_app, until, screen_text) -> None:
