@@ -107,7 +107,7 @@ def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
     """Returns a side's verdict and time, its speedup over the baseline, its money and its end reason, as texts."""
     parts = ["– no kernel" if finalist.verdict is None else verdict_span(finalist.verdict)[1]]
     if finalist.verdict is Verdict.PASS and finalist.us is not None:
-        parts[0] += f"   {finalist.us:.1f} µs a call"
+        parts[0] += f"   {finalist.us:,.1f} µs a call"
     if finalist.verdict is Verdict.PASS and finalist.speedup is not None:
         parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
     money = money_words(finalist.usd, finalist.estimated, header.budget_usd)

@@ -238,7 +238,8 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
         if (headline := headline_of(result)) is not None and headline.clock != result.clock:
             reason += f"; {state.header.left.short} is {clause(headline.speedup, 'by device time')}"
     elif ours == theirs:
-        untold = "too noisy to tell them apart" if result.rounds else "nothing was timed"
+        why = result.told.partition(" (")[0].removeprefix("no claim")  # ": other programs use the cores"
+        untold = f"too noisy to tell them apart{why}" if result.rounds else "nothing was timed"
         reason = "neither kernel passed the final" if not ours else untold
     else:
         winner = "left" if ours else "right"

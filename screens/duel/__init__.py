@@ -150,17 +150,17 @@ class DuelScreen(BaseScreen):
             return
         self.changed = False
         self.show_keys()
-        title = self.query_one("#duel-title", PlainStatic)
-        title.update_if_new(duel_words.title(state, title.size.width))
+        score = duel_words.score(state, self.size.width < WIDE)
+        room = self.size.width - 2 - self.has_class("-wide") * (score.cell_length + 2)  # else it is below the title
+        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state, room))
         brief = self.size.width < NARROW
-        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, self.size.width < WIDE))
+        self.query_one("#duel-score", PlainStatic).update_if_new(score)
         result = self.query_one("#duel-result", PlainStatic)
-        result.display = state.ended is not None
-        if state.ended is not None:
+        result.display = over = state.ended is not None
+        if over:
             result.update_if_new(duel_words.result(state))
         for name in SIDES:
             side = state.side(name)
-            over = state.ended is not None
             pane, concealed = self.query_one(f"#{name}-pane"), name == self.hidden and not over
             below = "hidden until the final" if concealed else ""
             entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)

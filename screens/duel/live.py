@@ -265,15 +265,15 @@ class LiveDuelScreen(DuelScreen):
         """Marks the local player as done, or both players if none is local. The final begins when both are done."""
         if self._is_decided():
             return
-        if self.edits is not None:
+        if self.edits is None:
+            self.match.agree("left")
+            self.match.agree("right")
+        elif self.is_sure("agree", "closes your submissions; the final follows"):
             self.start(self._agree(self.edits), "agree")
             if not self.state.side(other(self.edits)).left:
                 self.say("You are done. The final starts when the other player is done.")
             elif self.state.side(self.edits).left:
                 self.say("Both players are done. The final starts after the last verdict.")
-            return
-        self.match.agree("left")
-        self.match.agree("right")
 
     async def _agree(self, side: SideName) -> None:
         async with self._saving:  # a save that is being written still counts

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 
-async def opened(app, pilot, until) -> ReplayDuelScreen:
-    app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
+async def opened(app, pilot, until, recording=RECORDING) -> ReplayDuelScreen:
+    app.push_screen(ReplayDuelScreen(app, recording, read_duel_header(recording), pace=1))
     await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and app.screen.query("#seek"))
     return app.screen
 
@@ -55,6 +55,16 @@ async def test_end_shows_winner_interval_and_both_kernels(open_app, until, scree
         await until(pilot, lambda: screen_text(app).splitlines()[line].strip().endswith("house ▲ 13.5×"))
         if columns < 100:
             assert "end-to-end" not in str(words.final_status(screen.state, "left", brief=True))
+
+
+async def test_title_has_the_room_beside_a_shorter_score(open_app, until, screen_text) -> None:
+    async with open_app(size=(160, 40)) as (app, pilot):
+        screen = await opened(app, pilot, until, Path("docs/duel.jsonl"))
+        await pilot.press("end")
+        await until(pilot, lambda: "10.8× end-to-end" in screen_text(app).splitlines()[0])
+        await pilot.resize_terminal(100, 40)
+        title = words.title(screen.state, 96 - words.score(screen.state, brief=True).cell_length).plain
+        await until(pilot, lambda: title in screen_text(app))
 
 
 async def test_missing_journal_is_said_and_changes_nothing(open_app, until, tmp_path) -> None:
