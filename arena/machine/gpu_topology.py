@@ -69,11 +69,8 @@ class Topology:
 
     def without_p2p(self) -> dict[str, list[GpuPair]]:
         """Groups the pairs that cannot access each other's memory by the reason."""
-        reasons: dict[str, list[GpuPair]] = {}
-        for pair in self.pairs:
-            if pair.no_p2p:
-                reasons.setdefault(pair.no_p2p, []).append(pair)
-        return reasons
+        reasons = dict.fromkeys(pair.no_p2p for pair in self.pairs if pair.no_p2p)
+        return {reason: [pair for pair in self.pairs if pair.no_p2p == reason] for reason in reasons}
 
 
 def topology(gpus: Sequence[Gpu]) -> Topology:

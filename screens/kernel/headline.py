@@ -259,10 +259,11 @@ class KernelHeadline(Widget):
     def _narrow_line(self, y: int, width: int) -> Strip:
         answer = self.answer
         number = f"{answer.sign} {answer.big.replace('x', '×')}{SO_FAR * answer.outcome.endswith(SO_FAR)}"
+        problem = self.title.partition(" ")[0]
         rows = [
             self._words(number if answer.sign else answer.outcome),
             [(answer.place or answer.support or answer.asks, "foreground")],
-            [(f"{self.title.partition(' ')[0]} · {answer.of}", "accent") if answer.of else (self.title, "muted")],
+            [(f"{answer.of} · problem {problem}", "accent") if answer.of else (self.title, "muted")],
         ]
         parts = self._fitted(rows[y], width)
         return Strip(parts).adjust_cell_length(width, self.rich_style)

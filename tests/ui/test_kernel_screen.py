@@ -61,7 +61,7 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
         await pilot.resize_terminal(60, 30)
-        await until(pilot, lambda: " 13 · at " in screen_text(app))  # the problem is named in few columns, too
+        await until(pilot, lambda: "again · problem 13" in screen_text(app))  # the problem is named in few columns, too
         await pilot.press("x")
         await until(pilot, lambda: "of revision" in screen_text(app))
         await pilot.press("backspace", "f20")
