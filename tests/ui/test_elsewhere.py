@@ -5,10 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandList, CommandPalette
-from textual.containers import Vertical
 
 from arena.machine.finding import MachineFinding
 from arena.settings import Settings, load_settings
@@ -290,20 +288,10 @@ def test_every_app_measurement_has_promise_and_command_name() -> None:
     assert of_app == set(promises.PROMISES) == set(measurements.MEASUREMENTS)
 
 
-async def test_a_title_is_never_markup() -> None:
-    class Page(App[None]):
-        def compose(self) -> ComposeResult:
-            yield Vertical(id="pane")
-
-    app = Page()
-    async with app.run_test() as pilot:
-        pane = app.query_one("#pane")
-        pane.styles.border = ("round", "white")
-        entitle(pane, "[red]kernel[/red].py", "[/nothing]")
-        await pilot.pause()
-        drawn = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-        assert "[red]kernel[/red].py" in drawn
-        assert "[/nothing]" in drawn
+async def test_a_title_is_never_markup(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        entitle(app.picker.query_one("#problem-pane"), "[red]kernel[/red]", "[/nothing]")
+        await until(pilot, lambda: all(said in screen_text(app) for said in ("[red]kernel[/red]", "[/nothing]")))
 
 
 async def test_path_that_system_refuses_is_no_internal_error(open_app, until) -> None:
