@@ -23,7 +23,7 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal, sync
 from arena.records.run_record import record_of, result_in, view
-from arena.runs.judge import Notice, RunInProgress, RunRequest, Terminal, harness_error, header_of
+from arena.runs.judge import Notice, RunInProgress, RunRequest, Terminal, header_of
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, VARIANTS
@@ -297,7 +297,7 @@ class Engine:
             try:
                 referee = await self._living_referee()
             except RefereeFailed as error:
-                self._end(run, harness_error(run.header, run.phase, error.message))
+                self._end(run, run.failed(error.message))
                 return
         if referee is None or self._newest is not run or self._closing or run.ended:
             self._end(run, run.cancelled)
@@ -386,7 +386,7 @@ class Engine:
     def _on_exit(self, referee: RefereeProcess, why: str) -> None:
         run = self._current
         if run is not None and self._judge is referee:
-            self._end(run, harness_error(run.header, run.phase, f"the referee {why}", referee.last_words))
+            self._end(run, run.failed(f"the referee {why}", referee.last_words))
         if self._referee not in (None, referee):
             return  # a new referee has replaced it
         self.worlds.clear()
@@ -402,7 +402,7 @@ class Engine:
 
         def overdue() -> None:
             if not run.ended:
-                self._end(run, harness_error(run.header, run.phase, message, text))
+                self._end(run, run.failed(message, text))
                 self._spawn(self._kill_referee())
 
         run.watch(seconds, overdue)

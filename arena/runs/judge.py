@@ -72,12 +72,6 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
     )  # fmt: skip
 
 
-def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
-    """Returns the end of a run whose referee failed."""
-    result = harness_error_result(phase, message, text)
-    return view(Finished, header, result=result)
-
-
 @dataclass(frozen=True)
 class Judgement:
     """A finished run: the request, the result, and what the ranks printed."""
@@ -135,6 +129,10 @@ class RunInProgress:
     def cancelled(self) -> Cancelled:
         """The last event of a run whose referee does not send one."""
         return Cancelled(run_id=self.run_id, phase=self.phase)
+
+    def failed(self, message: str, text: str = "") -> Finished:
+        """The last event of a run whose referee has failed. text: what the referee printed last."""
+        return view(Finished, self.header, result=harness_error_result(self.phase, message, text))
 
     @property
     def events_so_far(self) -> tuple[AnyEvent, ...]:

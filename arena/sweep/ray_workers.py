@@ -23,7 +23,7 @@ from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.json_lines import Journal
 from arena.records.run_record import view
 from arena.runs.engine import Engine, ResultRecorder
-from arena.runs.judge import SWEEP, RunInProgress, RunRequest, harness_error, header_of
+from arena.runs.judge import SWEEP, RunInProgress, RunRequest, header_of
 from arena.sweep.queue import Worker
 from arena.sweep.records import version_of
 from problems.catalogue import UnknownProblem, load_catalogue
@@ -159,7 +159,7 @@ class RemoteJudge:
 
     def _lost(self, run: RunInProgress, why: str) -> None:
         if not run.ended:
-            run.finish(harness_error(run.header, run.phase, why))
+            run.finish(run.failed(why))
 
     async def close(self) -> None:
         """Closes the index."""
