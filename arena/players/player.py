@@ -242,5 +242,6 @@ class PlayerSetup:
 
     def prompt(self, task: "Task") -> Prompt:
         """Builds the prompt of a model or program. May take seconds on GPUs, because it queries the driver."""
-        sources = (self.catalogue, self.paths)
-        return build_prompt(task.problem, task.setting, *sources, self.shots, task.origin, self.backend)
+        return build_prompt(
+            task.problem, task.setting, self.catalogue, self.paths, self.shots, task.origin, self.backend
+        )
