@@ -352,7 +352,7 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         await until(pilot, lambda: len(app.screen.entries) == 2 and "1.400  1.600" in screen_text(app))
         await pilot.press("escape")
         await pilot.resize_terminal(60, 24)
-        await until(pilot, lambda: "enter restore · space diff · F1 keys · esc ─╯" in screen_text(app))
+        await until(pilot, lambda: "enter restore · space diff · t time · F1 keys · esc ─╯" in screen_text(app))
         app.screen._all = [record("r", outcome="too noisy", clock="call")]
         app.screen._list()
         await until(pilot, lambda: "~ too noisy" in screen_text(app))  # a run without an interval has its outcome
