@@ -1,5 +1,6 @@
 """Isolates every test from the settings, data and terminal of whoever runs it."""
 
+import ctypes
 import gc
 import os
 import signal
@@ -29,6 +30,7 @@ TOGETHER = (
 )
 """Starts of the paths of tests that share referees or forked ranks."""
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
+_PR_SET_DUMPABLE = 4
 
 # A job that a script starts in the background ignores SIGINT, and so would all programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,6 +83,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if ours or name in _TERMINAL:
             monkeypatch.delenv(name)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def shown() -> Iterator[None]:
+    """Ends what a player with a key does to this process: it hides it, and then a normal user cannot read /proc/self."""
+    yield
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 @pytest.fixture
