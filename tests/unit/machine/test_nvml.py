@@ -51,6 +51,15 @@ def test_what_container_may_not_use_is_left_out(ask: Ask) -> None:
     assert ask("[g.index for g in gpus()]", HANDLE_1=-4) == "[0, 2, 3]"
 
 
+def test_driver_may_write_behind_a_field(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> None:
+    program = """from sandbox.machine.nvml import ALL_LINKS, field, gpus
+kept, gpu = [bytes(9) for _ in range(20000)], gpus()[0]
+del kept[::7]  # what a read allocates has kept objects behind it
+read = [(field(gpu, 138, ALL_LINKS), bytes(9)) for _ in range(300)]
+print({type(each) for each in kept})"""
+    assert with_driver(program, OVERRUN=15).stdout == "{<class 'bytes'>}\n"
+
+
 def test_a_lost_gpu_is_named(ask: Ask) -> None:
     assert ask("gpus()", HANDLE_2=-15) == (
         "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetHandleByIndex(2): GPU is lost"
