@@ -59,6 +59,8 @@ def choose() -> Jail:
                 return Jail(profile, program, rejected)
         if reason not in rejected.values():
             rejected[profile.name] = reason
+    with contextlib.suppress(NoFilter):
+        return Jail(NONE, build_filter(NONE.name), rejected)
     return Jail(NONE, None, rejected)
 
 

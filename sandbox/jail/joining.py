@@ -90,10 +90,15 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
+    install(program)
+    _require_restricted(uid, gid)
+
+
+def install(program: bytes) -> None:
+    """Installs a system-call filter in this process for good, and refuses new privileges. Raises NotInside."""
     _require(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0, "cannot refuse new privileges")
     filter_ = _FilterProgram(len(program) // 8, program)
     _require(_libc.prctl(_SECCOMP, _FILTER, ctypes.byref(filter_), 0, 0) == 0, "cannot install the filter")
-    _require_restricted(uid, gid)
 
 
 @lru_cache(maxsize=4)

@@ -57,8 +57,6 @@ class JoinedJail(msgspec.Struct, frozen=True):
     """Process id of bubblewrap. The process inside is its last descendant."""
     ready: int
     """A pipe on which the process inside reports that the jail is complete."""
-    filter: bytes
-    """The system-call filter, as BPF instructions."""
 
 
 class ForkOrder(msgspec.Struct, frozen=True):
@@ -71,6 +69,8 @@ class ForkOrder(msgspec.Struct, frozen=True):
     """Path of the control group that it enters; empty: none."""
     born: int
     """A socket for the id and the pidfd of the world's first process."""
+    filter: bytes
+    """The system-call filter, as BPF instructions; empty: none."""
     jail: JoinedJail | None
     """None: no jail."""
 

@@ -46,8 +46,7 @@ def serve(orders: socket.socket, device_module: str) -> None:
             return
         order = launch_plan.decode_order(data).with_descriptors(fds)
         try:
-            pid = os.fork()
-            if pid == 0:
+            if not (pid := os.fork()):
                 die_with_parent(server)
                 _close_all_but({0, 1, 2, *fds})
                 _become_world(order, fds)
@@ -104,8 +103,7 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
                 raise joining.NotInside("bubblewrap ended before it started a process inside")
             os.close(order.jail.ready)
             inside = joining.join(order.jail.builder)
-        child = os.fork()
-        if child == 0:
+        if not (child := os.fork()):
             _launch(order, inside)
         for fd in set(fds) - {order.born}:
             with contextlib.suppress(OSError):  # one of them is closed
@@ -121,22 +119,19 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
 
 def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
     """Restricts this process and runs the launcher in it."""
-    try:
-        os.setsid()
-        os.environ.clear()
-        os.environ.update(order.environment)
-        tempfile.tempdir = None  # an import may have set it
-        os.chdir(order.plan.folder)
-        if inside is not None:
-            assert order.jail is not None
-            joining.restrict(*inside, order.jail.filter)
-        die_with_parent()  # again, because a change of the user clears the setting
-        launch(order.plan)
-        sys.stdout.flush()
-        os._exit(0)
-    except BaseException as error:
-        _say_why(error)
-        os._exit(FAILED)
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(order.environment)
+    tempfile.tempdir = None  # an import may have set it
+    os.chdir(order.plan.folder)
+    if inside is not None:
+        joining.restrict(*inside, order.filter)
+    elif order.filter:
+        joining.install(order.filter)
+    die_with_parent()  # again, because a change of the user clears the setting
+    launch(order.plan)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _say_why(error: BaseException) -> None:

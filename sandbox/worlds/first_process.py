@@ -149,8 +149,8 @@ def start(
         pipes=[end.pipe for end in ends],
         status=status,
     )
-    program = spec.jail.filter
-    if profile.forks and (program is None or not joining.why_not(profile, program)):
+    program = spec.jail.filter or b""
+    if profile.name == "none" or (profile.forks and not joining.why_not(profile, program)):
         return _forked(spec, plan, bound, folder, servers)
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
@@ -171,18 +171,19 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
         fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs.fileno()]
         builder: subprocess.Popen[bytes] | None = None
         joined: JoinedJail | None = None
-        if spec.jail.filter is not None:
+        if spec.jail.name != "none":
             builder = started(bound, wrapped, folder.path, subprocess.PIPE, subprocess.PIPE, plan.pipes[0])
             undo.callback(kill_tree, builder.pid)
             assert builder.stdout is not None
             afterwards.callback(builder.stdout.close)
             fds.append(builder.stdout.fileno())
-            joined = JoinedJail(builder.pid, builder.stdout.fileno(), spec.jail.filter)
+            joined = JoinedJail(builder.pid, builder.stdout.fileno())
         order = ForkOrder(
             plan=plan,
             environment=wrapped.env,
             group=str(bound.group.path) if bound.group else "",
             born=theirs.fileno(),
+            filter=b"" if spec.gpus and not joined else spec.jail.filter or b"",  # untried on GPUs without jail
             jail=joined,
         )
         server.fork(order, fds)

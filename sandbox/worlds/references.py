@@ -126,10 +126,7 @@ class References:
 def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     """Calls the baseline on one input and then, if shapes vary between inputs, on a new input in each call.
 
-    exchange: of the references' side, whose worlds have loaded the baseline.
-
-    Raises:
-        WorldFailed, Deadline: a world failed or was too slow.
+    exchange: of the references' side, whose worlds have loaded the baseline. Raises HarnessFailed.
     """
     prepared = exchange.prepared
     _assemble(exchange, worlds, 1)

@@ -53,3 +53,5 @@ def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
         "a datagram",
         "the canary in what the referee said",
     )
+    clamps = without_jail.judge(setting, KERNELS["t29_asks_for_more_of_its_core"].source, rounds=0)
+    assert clamps.verdict is Verdict.PASS

@@ -188,9 +188,7 @@ async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
 
 
 async def test_kernels_that_fail_harness_retire_no_worker(paths: Paths) -> None:
-    sweep = await played(
-        paths, plan_for("1-2", attempts=3), [Scripted("die", "die", "die", name="a"), Scripted("pass")]
-    )
+    sweep = await played(paths, plan_for("1-2", attempts=3), [Scripted("die", name="a"), Scripted("pass")])
     assert sweep.progress.stopped == ""
     assert Counter(result.verdict for result in results(paths)) == {"HARNESS_ERROR": 6, "PASS": 6}
 

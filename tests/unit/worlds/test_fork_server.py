@@ -12,6 +12,7 @@ from waiting import eventually
 
 from sandbox.jail import joining
 from sandbox.jail.choice import choose
+from sandbox.jail.profiles import JOINED
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
 from sandbox.worlds import world_process
@@ -121,10 +122,15 @@ def test_a_jail_that_cannot_be_joined_is_told():
         waits.communicate()
 
 
-def test_joined_jail_of_try_leaves_nothing():
+@pytest.fixture
+def jail():
     jail = choose()
-    if not jail.profile.forks or jail.filter is None:
+    if jail.name not in JOINED or jail.filter is None:
         pytest.skip("no jail here that a forked world would join")
+    return jail
+
+
+def test_joined_jail_of_try_leaves_nothing(jail):
     before, descriptors = tree(os.getpid()), os.listdir("/proc/self/fd")
     joining.why_not.cache_clear()
     assert joining.why_not(jail.profile, jail.filter) == ""
@@ -132,17 +138,11 @@ def test_joined_jail_of_try_leaves_nothing():
     assert len(os.listdir("/proc/self/fd")) <= len(descriptors)
 
 
-def test_a_filter_that_the_kernel_refuses_is_told():
-    jail = choose()
-    if not jail.profile.forks or jail.filter is None:
-        pytest.skip("no jail here that a forked world would join")
+def test_a_filter_that_the_kernel_refuses_is_told(jail):
     assert "bubblewrap ended" in joining.why_not(jail.profile, b"\xff" * 8)
 
 
-def test_what_an_error_inside_says_is_handed_on(monkeypatch):
-    jail = choose()
-    if not jail.profile.forks or jail.filter is None:
-        pytest.skip("no jail here that a forked world would join")
+def test_what_an_error_inside_says_is_handed_on(jail, monkeypatch):
     joining.why_not.cache_clear()
 
     def refused(builder: int) -> tuple[int, int]:
