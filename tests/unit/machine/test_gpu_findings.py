@@ -143,10 +143,16 @@ def test_without_nvlink(doctor: Doctor) -> None:
     ]
 
 
-def test_in_virtual_machine_that_hides_far_ends(doctor: Doctor) -> None:
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"GPUS": 4}, "ok: all to all, NV18; 18 links up on each GPU"),
+        ({"GPUS": 2, "LINKS_1": 9}, "limited: between all pairs, but not alike: NV9; links up on each: 18 9"),
+    ],
+)
+def test_in_virtual_machine_that_hides_far_ends(doctor: Doctor, knobs: dict[str, int], words: str) -> None:
     """The links are up, and the driver reports that pairs are linked, but not by what."""
-    found = doctor(GPUS=4, REMOTE=-3)
-    assert lines(found, "NVLink") == ["ok: all to all, NV18; 18 links up on each GPU"]
+    assert lines(doctor(REMOTE=-3, **knobs), "NVLink") == [words]
 
 
 def test_visible_devices_and_multicast_turned_off(doctor: Doctor) -> None:
