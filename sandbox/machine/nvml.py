@@ -8,7 +8,7 @@ import contextlib
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ ALL_LINKS = 0xFFFFFFFF
 _CORE_WORDS = 16
 """Words of 64 cores each."""
 _FIELD_ROOM = 16
-"""Field values for which a read of one has room. Driver 580.159.04 now and then writes the times of one value more than it is
-asked for: in a crash on four H200, the type of the next Python object was 739, the microseconds of a read."""
+"""Field values for which a read of one has room: driver 580.159.04 at times writes the times of one more, over other objects."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older packages do not name."""
 _VOLATILE_UNCORRECTED = (1, 0)
@@ -169,7 +168,7 @@ def says_lost(missing: NvmlMissing) -> bool:
 
 def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
     """An integer field value (NVML_FI_...); None if the driver or GPU does not have it. scope: a link, or ALL_LINKS."""
-    value = ask(_field_value, handle(gpu.index), number, scope)
+    value = ask("nvmlDeviceGetFieldValues", handle(gpu.index), number, scope)
     if value is None or value.nvmlReturn != 0:
         return None
     members = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -180,12 +179,13 @@ def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
 def _field_value(device: Any, number: int, scope: int) -> Any:
     """One field value, read with room behind it. pynvml's own function leaves none."""
     pynvml = _package()
-    values = (pynvml.c_nvmlFieldValue_t * _FIELD_ROOM)()
-    values[0].fieldId, values[0].scopeId = number, scope
-    status = pynvml.nvmlLib.nvmlDeviceGetFieldValues(device, 1, values)
-    if status:
+    values = (pynvml.c_nvmlFieldValue_t * _FIELD_ROOM)(pynvml.c_nvmlFieldValue_t(number, scope))
+    if status := pynvml.nvmlLib.nvmlDeviceGetFieldValues(device, 1, values):
         raise pynvml.NVMLError(status)
     return values[0]
+
+
+_OURS = {"nvmlDeviceGetFieldValues": _field_value}  # what `call` calls instead of pynvml's
 
 
 class GpmSample:
@@ -233,11 +233,11 @@ def handle(index: int) -> Any:
     return call("nvmlDeviceGetHandleByIndex", index)
 
 
-def ask(function: str | Callable[..., Any], *arguments: Any) -> Any:
+def ask(name: str, *arguments: Any) -> Any:
     """Calls a function as `call` does; None if this driver, GPU or user does not have it."""
     pynvml = _package()
     try:
-        return call(function, *arguments)
+        return call(name, *arguments)
     except NvmlMissing as missing:
         if _code(missing) in {
             pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -251,19 +251,19 @@ def ask(function: str | Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
-def call(function: str | Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function that calls NVML, or pynvml's of this name, and starts NVML first if needed. Thread-safe.
+def call(name: str, *arguments: Any) -> Any:
+    """Calls pynvml's function of this name, or ours, and starts NVML first if needed. Thread-safe.
 
     Raises:
         NvmlMissing: the call failed; its cause is pynvml's error.
     """
     pynvml = _package()
-    name = function if isinstance(function, str) else function.__name__
-    if isinstance(function, str) and not hasattr(pynvml, name):
+    function = _OURS.get(name) or getattr(pynvml, name, None)
+    if function is None:
         raise NvmlMissing(f"the package nvidia-ml-py has no {name} (pip install --upgrade nvidia-ml-py)")
     try:
         _start(pynvml)
-        return (getattr(pynvml, name) if isinstance(function, str) else function)(*arguments)
+        return function(*arguments)
     except pynvml.NVMLError as error:
         raise NvmlMissing(f"{_named(name, arguments)}: {error}") from error
 
