@@ -108,7 +108,7 @@ class ArenaApp(TerminalApp):
             with self.keys_wait():  # for the list
                 catalogue = await services.read()
                 await self.fill_picker()
-            services.make_engine().subscribe_notices(self._notice)
+            services.make_engine(self._notice)
             self.opened.set()
             self.picker.refresh_bindings()
         finally:

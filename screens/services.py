@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
     from arena.runs.engine import Engine
-    from arena.runs.judge import RunInProgress, RunRequest
+    from arena.runs.judge import Notice, RunInProgress, RunRequest
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
 
@@ -81,12 +81,11 @@ class Services:
         read = await asyncio.to_thread(load_settings, self.paths)
         self.settings = replace(self.settings, models=read.models, agents=read.agents)
 
-    def make_engine(self) -> Engine:
+    def make_engine(self, notify: Callable[[Notice], None]) -> None:
         """Makes the engine; only after `read`. Its processes start later."""
         from arena.runs.engine import Engine
 
-        self._engine = Engine(self.paths, self._store, self._referee)
-        return self._engine
+        self._engine = Engine(self.paths, self._store, self._referee, notify=notify)
 
     def read_catalogue(self) -> Catalogue:
         """Returns all problems, the user's own among them. Blocks for milliseconds."""

@@ -187,8 +187,7 @@ async def _play(session: CliSession, problem: Problem, header: DuelHeader, playe
             say(line)
 
     say(f"duel {header.duel_id}")
-    async with Engine(session.paths) as engine:
-        engine.subscribe_notices(LiveLine().notice)
+    async with Engine(session.paths, notify=LiveLine().notice) as engine:
         match = Match(engine, session.paths, problem, header, players, budget_s=session.settings.seconds, unsafe=unsafe)
         match.listeners.append(tell)
         await match.play()

@@ -53,7 +53,7 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
         run_progress.clear()
         progress.event(event)
 
-    engine = Engine(plan.session.paths)
+    engine = Engine(plan.session.paths, notify=run_progress.notice)
     access = JudgeAccess(
         engine,
         task,
@@ -71,7 +71,6 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
             if plan.run:
                 # Events of worlds that start while the model writes must not overwrite its line.
                 engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
-                engine.subscribe_notices(run_progress.notice)
                 await access.start()
                 await engine.warm(plan.setting)  # while the model writes
                 if plan.origin is not None:

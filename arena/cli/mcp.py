@@ -32,6 +32,5 @@ def command(choice: Choice, rounds: int | None, seconds: float | None, player: s
 
 
 async def _serve(session: CliSession, terms: Terms) -> None:
-    async with Engine(session.paths) as engine:
-        engine.subscribe_notices(lambda notice: say(notice.message))
+    async with Engine(session.paths, notify=lambda notice: say(notice.message)) as engine:
         await serve_stdio(ArenaTools(engine, session.catalogue, session.settings, session.paths, terms))

@@ -144,8 +144,7 @@ async def _recheck(
     """terms: options of `Rechecker`."""
     shown = LiveLine()
     try:
-        async with Engine(session.paths) as engine:
-            engine.subscribe_notices(shown.notice)
+        async with Engine(session.paths, notify=shown.notice) as engine:
             rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, **terms)
             await rechecker.start(kernels[0].player for kernels, _ in to_judge)
             for number, (kernels, runs) in enumerate(to_judge, 1):

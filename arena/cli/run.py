@@ -191,9 +191,8 @@ def run(
 
 async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunRecord:
     progress = RunProgress(request.most_s)
-    async with Engine(session.paths) as engine:
+    async with Engine(session.paths, notify=progress.notice) as engine:
         unsubscribe = engine.subscribe(progress.event)
-        engine.subscribe_notices(progress.notice)
         try:
             await engine.start()
             judged = (await judge_to_end(engine, request)).report
@@ -223,9 +222,8 @@ def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, second
 
 async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json: bool) -> None:
     progress = RunProgress(request.most_s)
-    async with Engine(session.paths) as engine:
+    async with Engine(session.paths, notify=progress.notice) as engine:
         unsubscribe = engine.subscribe(progress.event)
-        engine.subscribe_notices(progress.notice)
         await engine.start()
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
         watcher = KernelWatcher(kernel, request.kernel.sha256)

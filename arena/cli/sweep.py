@@ -229,8 +229,7 @@ async def _workers(
         async with ray_workers(session.paths, device, order.ray) as workers:
             yield workers
         return
-    async with Engine(session.paths) as engine:
-        engine.subscribe_notices(progress.notice)
+    async with Engine(session.paths, notify=progress.notice) as engine:
         await engine.start()
         yield [Worker("local", engine, this_machine(device))]
 

@@ -130,6 +130,7 @@ class Engine:
         store: Store | None = None,
         command: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
+        notify: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
         """
         Args:
@@ -137,15 +138,16 @@ class Engine:
             store: the index of results; when None, the index in `paths` is opened with the first result.
             command: starts the referee; when None, the arena's own command.
             environment: variables of the referee and its worlds, in addition to those of this process.
+            notify: called in the event loop with every notice.
         """
         self._paths = paths
-        self._recorder = ResultRecorder(paths, store, self._notify)
+        self._recorder = ResultRecorder(paths, store, notify)
         self._command = command or COMMAND
         cache = os.environ.get("PKB_KERNEL_CACHE", str(paths.kernel_cache))
         self._environment = {"PKB_KERNEL_CACHE": cache, **(environment or {})}
         self._referee: RefereeProcess | None = None
         self._listeners: list[Callable[[events.AnyEvent], None]] = []
-        self._notice_listeners: list[Callable[[Notice], None]] = []
+        self._notify = notify
         self._current: RunInProgress | None = None
         self._judge: RefereeProcess | None = None
         """The referee that received the current or the last run."""
@@ -198,11 +200,6 @@ class Engine:
         """Calls `listener` in the event loop with every event. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
-    def subscribe_notices(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
-        """Does the same for notices."""
-        self._notice_listeners.append(listener)
-        return lambda: self._notice_listeners.remove(listener) if listener in self._notice_listeners else None
 
     # --- runs and measurements -----------------------------------------------------------------------------
 
@@ -428,10 +425,6 @@ class Engine:
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)
         self._notify(Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on"))
-
-    def _notify(self, notice: Notice) -> None:
-        for listener in list(self._notice_listeners):
-            listener(notice)
 
     def _tell(self, event: events.AnyEvent) -> None:
         if isinstance(event, events.WorldChanged):

@@ -138,11 +138,11 @@ async def test_cancel_ends_run_and_next_one_works(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("source", ["die", "garbage"])
-async def test_failing_referee_is_harness_error_and_replaced(engine: Engine, source: str) -> None:
+async def test_failing_referee_is_harness_error_and_replaced(paths: Paths, source: str) -> None:
     notices: list[Notice] = []
-    engine.subscribe_notices(notices.append)
-    assert await verdict(engine, source) is Verdict.HARNESS_ERROR
-    assert await verdict(engine, "pass") is Verdict.PASS
+    async with Engine(paths, command=COMMAND, notify=notices.append) as engine:
+        assert await verdict(engine, source) is Verdict.HARNESS_ERROR
+        assert await verdict(engine, "pass") is Verdict.PASS
     (notice,) = notices
     assert notice.message.startswith("the referee ")
     assert "doctor" in notice.advice
@@ -197,14 +197,14 @@ async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pyt
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_referee_that_hangs_cannot_hold_up_cancel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_referee_that_hangs_cannot_hold_up_cancel(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
     notices: list[Notice] = []
-    engine.subscribe_notices(notices.append)
-    run = await engine.judge(request("hang"))
-    await engine.cancel()
-    assert isinstance(await run.end(), events.Cancelled)
-    assert await verdict(engine, "pass") is Verdict.PASS
+    async with Engine(paths, command=COMMAND, notify=notices.append) as engine:
+        run = await engine.judge(request("hang"))
+        await engine.cancel()
+        assert isinstance(await run.end(), events.Cancelled)
+        assert await verdict(engine, "pass") is Verdict.PASS
     assert notices == []  # the engine killed it: nothing is wrong with the machine
 
 
