@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from sandbox.jail import kernel_cache
+from sandbox.machine import kernel_cache
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, Run
 from sandbox.protocol.frames import Kind

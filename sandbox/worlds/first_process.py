@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.jail import joining, kernel_cache
+from sandbox.jail import joining
 from sandbox.jail.choice import Jail
 from sandbox.jail.memory import Bound
 from sandbox.jail.profiles import Wrapped, python_module, python_path
+from sandbox.machine import kernel_cache
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.locked_folder import LockedFolder
 from sandbox.machine.placement import RankGpu, cores_of

@@ -16,11 +16,10 @@ from typing import IO
 
 import msgspec
 
-from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import python_module
-from sandbox.machine import nvml
+from sandbox.machine import kernel_cache, nvml
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.gpu_counters import GpuCounters
 from sandbox.machine.locked_folder import WORLD, LockedFolder

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
-from sandbox.machine import processes
+from sandbox.machine import kernel_cache, processes
 from sandbox.machine.locked_folder import WORLD, LockedFolder
 from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, WorldSpec, start

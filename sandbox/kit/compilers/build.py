@@ -25,11 +25,10 @@ from typing import Any
 
 from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import CompileError
+from sandbox.machine import kernel_cache
 
 TIMEOUT_S = 120.0
 """Limit for one run of gcc or nvcc."""
-SHARED = "kit"
-"""The cache's subfolder for all kernels, to which no world writes (sandbox/jail/kernel_cache.py)."""
 WAIT_S = 600.0
 """Limit for a rank's wait for another rank's build. An extension through nvcc takes longest."""
 
@@ -59,18 +58,7 @@ def content_key(*parts: str) -> str:
 
 def cache_dir() -> Path:
     """The first folder in which artefacts of the loaded kernel are looked up."""
-    return _cache() / _kernel_digest()
-
-
-def shared_dir() -> Path:
-    """The folder of objects that were built outside worlds, only from texts of the kit."""
-    return _cache() / SHARED
-
-
-def _cache() -> Path:
-    named = os.environ.get("PKB_KERNEL_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(named) if named else Path(base) / "pkb-arena" / "kernels"
+    return kernel_cache.directory() / _kernel_digest()
 
 
 kernel_digest = ""

@@ -8,10 +8,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from sandbox.kit.compilers import build, nvrtc, source_files
+from sandbox.kit.compilers import nvrtc, source_files
 from sandbox.kit.compilers.gcc import INCLUDE
 from sandbox.kit.errors import CompileError
-from sandbox.machine import nvshmem_package
+from sandbox.machine import kernel_cache, nvshmem_package
 
 HEADER = "px_nvshmem.cuh"
 OPTIONS = ("--relocatable-device-code=true", f"-I{INCLUDE / 'nvshmem'}")
@@ -27,7 +27,7 @@ class Linker:
         found = nvshmem_package.package()
         if found is None:
             raise CompileError("shmem.compile needs the package nvidia-nvshmem-cu13")
-        self.wrapper = build.shared_dir() / nvshmem_package.wrapper_name(found, arch.rstrip("a"))
+        self.wrapper = kernel_cache.shared() / nvshmem_package.wrapper_name(found, arch.rstrip("a"))
         if not self.wrapper.is_file():
             why = "" if nvshmem_package.nvcc() else "; there is no nvcc on this machine"
             raise CompileError(

@@ -10,7 +10,7 @@ import pytest
 from made_kernels import Fault, MadeKernel
 from made_machine import PROBLEM, MadeGpu, MadeMachine, Pool
 
-from sandbox.jail import kernel_cache
+from sandbox.machine import kernel_cache
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
 from sandbox.referee.awaiting import Stopped

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import sandbox.kit
-from sandbox.kit.compilers import build, nvrtc, source_files
+from sandbox.kit.compilers import nvrtc, source_files
 from sandbox.kit.compilers.arguments import exported
 from sandbox.kit.errors import BackendError, CompileError
 from sandbox.kit.shmem import bindings as nvshmem_library
 from sandbox.kit.shmem import link as nvshmem_link
-from sandbox.machine import nvshmem_package
+from sandbox.machine import kernel_cache, nvshmem_package
 
 KIT = Path(sandbox.kit.__file__).parent
 KERNELS = Path(__file__).parents[2] / "gpu" / "kernels"
@@ -54,9 +54,9 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PKB_KERNEL_CACHE", str(folder))
-        (wrapper,) = nvshmem_package.build_wrappers(build.shared_dir(), ["sm_90"])
+        (wrapper,) = nvshmem_package.build_wrappers(kernel_cache.shared(), ["sm_90"])
         built = wrapper.stat().st_mtime_ns
-        assert nvshmem_package.build_wrappers(build.shared_dir(), ["sm_90"]) == [wrapper]
+        assert nvshmem_package.build_wrappers(kernel_cache.shared(), ["sm_90"]) == [wrapper]
         assert wrapper.stat().st_mtime_ns == built
         linker = nvshmem_link.Linker(ARCH)
 

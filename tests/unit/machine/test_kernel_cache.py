@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.jail import kernel_cache
-from sandbox.kit.compilers import build
+from sandbox.machine import kernel_cache
 
 CODE = kernel_cache.ELF.ljust(18, b"\0") + kernel_cache.MACHINES[platform.machine()].to_bytes(2, "little")
 CODE = CODE.ljust(4096, b"\0")
@@ -44,14 +43,13 @@ def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
 
 
 def test_folder_shared_by_kernels_is_shown_and_unwritable(cache: Path, inside: Path, tmp_path: Path) -> None:
-    assert build.SHARED == kernel_cache.SHARED
     shared, shown = kernel_cache.shared(), tmp_path / "shown"
     shared.mkdir(parents=True)
     shown.mkdir()
     (shared / "nvshmem-01234567.cubin").write_bytes(CODE)
     kernel_cache.show(kernel_cache.SHARED, shown)
-    assert (shown / build.SHARED / "nvshmem-01234567.cubin").read_bytes() == CODE
-    planted = inside / f"pkb-kernels-{os.getuid()}" / build.SHARED
+    assert (shown / kernel_cache.SHARED / "nvshmem-01234567.cubin").read_bytes() == CODE
+    planted = inside / f"pkb-kernels-{os.getuid()}" / kernel_cache.SHARED
     planted.mkdir()
     (planted / "nvshmem-76543210.cubin").write_bytes(CODE)
     kernel_cache.harvest(os.getpid(), inside, "a" * 64)
