@@ -17,7 +17,7 @@ from typing import Any
 
 from sandbox.jail import profiles, selftest
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Caps, Profile, Wrapped
-from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
 from sandbox.machine.locked_folder import CANARY, SELFTEST, LockedFolder
 from sandbox.machine.processes import send, tree
 
@@ -35,7 +35,7 @@ class Jail:
     def filter_fd(self, caps: Caps | None = None) -> int | None:
         """A descriptor of the filter for `Profile.wrap`. With `caps` it is that of an agent program, which allows timers."""
         program = self.filter if caps is None else build_filter(self.name, timed=False)
-        return None if program is None else filter_file(program)
+        return None if program is None else memory_file(program)
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         os.environ["PKB_CANARY"] = "canary"  # a jail that passes on the environment fails the test
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
-            with contextlib.closing(profile.wrap(argv, work.path, {}, filter_fd=filter_file(program))) as test:
+            with contextlib.closing(profile.wrap(argv, work.path, {}, filter_fd=memory_file(program))) as test:
                 status, said, complaints = _run(test)
         except subprocess.TimeoutExpired as error:
             return f"the self-test timed out after {error.timeout:g} s"

@@ -9,7 +9,6 @@ so on SIGTERM, when its parent ends, and when the world's first process ends.
 It uses the standard library alone, because it runs before the world's import paths are set.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -19,7 +18,6 @@ from typing import NoReturn
 from sandbox.jail import seccomp
 from sandbox.machine.processes import adopt_orphans, die_with_parent
 
-_PR_SET_PDEATHSIG = 1
 FAILED = 71
 
 
@@ -29,7 +27,7 @@ def main() -> NoReturn:
     _require_scope()
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: _end(128 + number))
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    die_with_parent(number=signal.SIGTERM)
     child = os.fork()
     if child == 0:
         try:

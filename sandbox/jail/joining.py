@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sandbox.jail.profiles import CORE_BYTES, INSIDE, OPEN_FILES, PROCESSES, Profile
-from sandbox.jail.seccomp import filter_file
+from sandbox.jail.seccomp import memory_file
 from sandbox.machine.processes import kill_tree, tree
 
 HOLD = ("/bin/sh", "-c", "echo; read -r end # keeps the jail of a sandbox.rank.launcher")
@@ -110,7 +110,7 @@ def why_not(profile: Profile, program: bytes) -> str:
     read, write = os.pipe()
     try:
         with (
-            contextlib.closing(profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))) as wrapped,
+            contextlib.closing(profile.wrap(list(HOLD), INSIDE, {}, filter_fd=memory_file(program))) as wrapped,
             subprocess.Popen(
                 wrapped.argv,
                 **wrapped.inherited,

@@ -170,12 +170,7 @@ def _checkout() -> dict[str, str]:
 def user_files(uid: int, gid: int, others: Mapping[str, str]) -> dict[str, int]:
     """Files that name a world's user and group, and others, as descriptors to read them from. torch.compile needs the name."""
     texts = {**others, "/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n", "/etc/group": f"{USER}:x:{gid}:\n"}
-    files = {}
-    for path, text in texts.items():
-        files[path] = fd = os.memfd_create("pkb-user")
-        os.write(fd, text.encode())
-        os.lseek(fd, 0, os.SEEK_SET)
-    return files
+    return {path: seccomp.memory_file(text.encode()) for path, text in texts.items()}
 
 
 def import_paths() -> list[Path]:
@@ -252,26 +247,7 @@ def _bubblewrap(
     sizes = (SHM_BYTES, TMPFS_BYTES) if caps is None else (caps.disk + DISK_ROOM,) * 2
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
-    made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
-    own = program_paths()
-    if caps is not None:
-        paths = (Path(sys.base_prefix).resolve(), agent_interpreter())
-        own = [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
-    shown = [*own, *(path.resolve() for path in readable)]
-    for path in shown:
-        for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
-            if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):
-                made.add(parent)
-                command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", str(path), str(path)]
-    if caps is not None:
-        roots = [Path("/usr"), Path("/opt"), *shown]
-        covered = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]]
-        covered = [path for path in covered if path.is_dir() and any(map(path.is_relative_to, roots))]
-        for path in covered:
-            command += ["--perms", "0755", "--tmpfs", str(path)]
-        for path in covered:  # an agent program that owns such a folder could fill it
-            command += ["--remount-ro", str(path)]
+    command += _folders(readable, caps is not None, hidden)
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
@@ -283,6 +259,32 @@ def _bubblewrap(
     if name == "nested" and (not root or seccomp.is_available()):
         start += _first_program()  # otherwise the world's own uid restricts its signals
     return [*command, "--", *start]
+
+
+def _folders(readable: tuple[Path, ...], of_agent: bool, hidden: tuple[Path, ...]) -> list[str]:
+    """Options that show folders read-only: the program's, or to an agent program Python's alone, without those hidden from it."""
+    options: list[str] = []
+    made = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
+    own = program_paths()
+    if of_agent:
+        paths = (Path(sys.base_prefix).resolve(), agent_interpreter())
+        own = [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
+    shown = [*own, *(path.resolve() for path in readable)]
+    for path in shown:
+        for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
+            if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):
+                made.add(parent)
+                options += ["--perms", "0755", "--dir", str(parent)]
+        options += ["--ro-bind", str(path), str(path)]
+    if of_agent:
+        roots = [Path("/usr"), Path("/opt"), *shown]
+        covered = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]]
+        covered = [path for path in covered if path.is_dir() and any(map(path.is_relative_to, roots))]
+        for path in covered:
+            options += ["--perms", "0755", "--tmpfs", str(path)]
+        for path in covered:  # an agent program that owns such a folder could fill it
+            options += ["--remount-ro", str(path)]
+    return options
 
 
 def _first_program() -> list[str]:

@@ -198,9 +198,9 @@ def _leave_others_alone(program: _Program) -> None:
             program.refuse(name, program.bits(0, INT, which))
 
 
-def filter_file(program: bytes) -> int:
-    """A descriptor of the filter. Each bubblewrap needs its own, because it reads to the end."""
-    fd = os.memfd_create("pkb-seccomp", 0)
-    os.write(fd, program)
+def memory_file(contents: bytes) -> int:
+    """A descriptor of a file in memory, such as a filter. Each bubblewrap needs its own, because it reads to the end."""
+    fd = os.memfd_create("pkb-jail", 0)
+    os.write(fd, contents)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

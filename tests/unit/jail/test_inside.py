@@ -15,7 +15,7 @@ from waiting import PATIENCE_S
 from sandbox.jail import seccomp
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import NESTED, Wrapped
-from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
 from sandbox.machine.processes import tree
 from sandbox.worlds.world_process import ask_to_end
 
@@ -35,7 +35,7 @@ def program() -> bytes:
 
 
 def wrap(text: str, folder: Path, program: bytes) -> Wrapped:
-    return NESTED.wrap([sys.executable, "-I", "-c", text], folder, {}, filter_fd=filter_file(program))
+    return NESTED.wrap([sys.executable, "-I", "-c", text], folder, {}, filter_fd=memory_file(program))
 
 
 def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess[str]":

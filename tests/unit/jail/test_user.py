@@ -15,7 +15,7 @@ from waiting import PATIENCE_S
 from sandbox.jail import profiles
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, python_path
-from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
 
 ASKS = """
 import getpass, grp, importlib, importlib.util, json, os, pwd
@@ -45,7 +45,7 @@ print(json.dumps({
 
 def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
     argv = [sys.executable, "-c", ASKS]
-    fd = None if program is None else filter_file(program)
+    fd = None if program is None else memory_file(program)
     with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
         said = subprocess.run(
             world.argv,
