@@ -238,28 +238,14 @@ class Referee:
                 self.emit(events.WorldOffsets(setting=run.setting, masses=learned))
             self.emit(events.Finished(sha256=digest, result=result))
         except Stopped:
-            self.pipe.end_run()
-            self.oracle.finish_orders(self.poll)
-            phase, found = _phase(evaluation), None
-            if evaluation is not None:
-                self.references.drop_busy()
-                found = evaluation.untimed()
-            if found is not None:
-                found = msgspec.structs.replace(found, jail=self.jail.name, labels=labels(run.kernel))
-            self.emit(events.Cancelled(run_id=run.run_id, phase=phase, result=found))
+            self.cancelled(run, evaluation)
         except SettingRefused as refused:
             self.oracle.drop()
             self.emit(events.Refused(message=str(refused).strip(), advice=refused.advice))
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
             self.oracle.drop()
             self.references.drop()
-            message = str(error).strip()
-            text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
-            message = message.splitlines()[0][:300] if message else "the harness failed"
-            advice = (error.advice if isinstance(error, HarnessFailed) else "") or processes.low_limits()
-            text = "" if advice else text
-            result = harness_error_result(_phase(evaluation), message, text, self.jail.name, True, advice)
-            self.emit(events.Finished(sha256=digest, result=result))
+            self.emit(events.Finished(sha256=digest, result=self.harness_error(error, _phase(evaluation))))
         finally:
             self.pipe.end_run()
             self.end_contenders()
@@ -267,6 +253,26 @@ class Referee:
                 self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting, 1 if run.versus is None else 2)
+
+    def cancelled(self, run: events.Run, evaluation: Evaluation | None) -> None:
+        """Ends a cancelled run with its result if only its timing was cut short."""
+        self.pipe.end_run()
+        self.oracle.finish_orders(self.poll)
+        phase, found = _phase(evaluation), None
+        if evaluation is not None:
+            self.references.drop_busy()
+            found = evaluation.untimed()
+        if found is not None:
+            found = msgspec.structs.replace(found, jail=self.jail.name, labels=labels(run.kernel))
+        self.emit(events.Cancelled(run_id=run.run_id, phase=phase, result=found))
+
+    def harness_error(self, error: Exception, phase: str) -> events.Result:
+        """The result of a run that the harness could not finish."""
+        message = str(error).strip()
+        text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
+        message = message.splitlines()[0][:300] if message else "the harness failed"
+        advice = (error.advice if isinstance(error, HarnessFailed) else "") or processes.low_limits()
+        return harness_error_result(phase, message, "" if advice else text, self.jail.name, True, advice)
 
     def with_room(self, run: events.Run, evaluation: Evaluation, judge: Callable[[], events.Result]) -> events.Result:
         """What judge returns or raises; OUT_OF_MEMORY if trusted worlds lack memory that they have without this kernel."""

@@ -82,6 +82,11 @@ class Rounds:
         """Device time; it has no pairs if nothing is gated."""
         return self.behind_gate.clock
 
+    @property
+    def budget_clock(self) -> float:
+        """A clock for the budget, in seconds. It stands still while kernels are held up and shapes are warmed up."""
+        return self.timer.monotonic() - self.turns.held_up - self.shapes_seconds
+
     def measure(self) -> None:
         """Runs rounds until the stopping rule ends them.
 
@@ -96,7 +101,7 @@ class Rounds:
             self.turns.unpin()
 
     def _measure(self) -> None:
-        started = self.timer.monotonic()
+        started = self.budget_clock
         self.turns.start()
         self.behind_gate.install()
         baseline_s, contender_s = self.warm_up()
@@ -107,10 +112,10 @@ class Rounds:
         while not ends:
             self.counted_round()
             if self.choose_calls_again():
-                started = self.timer.monotonic() - self.turns.held_up - self.shapes_seconds
+                started = self.budget_clock
                 self.measure_overhead()
                 continue
-            elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
+            elapsed = self.budget_clock - started
             ends = self.stopping_rule.ends(elapsed, self.turns.rounds, self.fewest_pairs, self.estimate)
             self._expected = self.stopping_rule.expected(elapsed, self.turns.rounds)
         self.finish()
@@ -148,7 +153,7 @@ class Rounds:
 
         It ends after so many seconds, or when asked() says that something else is to be done.
         """
-        started = self.timer.monotonic() - self.turns.held_up
+        started = self.budget_clock
         self.turns.pins = True
         self.probes.renew()
         self.behind_gate.probes.renew()
@@ -156,7 +161,7 @@ class Rounds:
             assert side.observations is not None
             side.observations.ready_seconds = 0.0  # its limit is that of one measurement
         try:
-            while self.timer.monotonic() - started - self.turns.held_up < seconds and not asked():
+            while self.budget_clock - started < seconds and not asked():
                 self.counted_round()
                 self._expected = self.turns.rounds
             self.finish()

@@ -29,6 +29,15 @@ Raises WorldFailed or Deadline if the contender is at fault, and other exception
 
 _FACTORS = (0.0, *map(float, range(2, 65)), *(1.0 / ranks for ranks in range(2, 65)))
 """What a forgotten or repeated division, or a sum over too many or too few ranks, multiplies an output with."""
+CONTENDER, RIVAL, REFERENCE = range(3)
+"""The sides of a run, by number: the kernel that is judged, a second kernel in the baseline's place, and the worlds that run
+the baseline."""
+MOVING_US = 1000.0
+"""Foreign work that copies over NVLink count as, in microseconds: about the time between two readings of the counters."""
+READ_SECONDS = 1.0
+"""Limit to read outputs at the end of a batch. It takes about 20 us."""
+ARENAS = 2
+"""Descriptors that a rank gets with its arenas: inputs and outputs."""
 
 
 def ask(
@@ -46,17 +55,6 @@ def ask(
     if meanwhile is not None:
         meanwhile()
     return [answer.reply for answer in await_all(world, order.kind, limit)]
-
-
-CONTENDER, RIVAL, REFERENCE = range(3)
-"""The sides of a run, by number: the kernel that is judged, a second kernel in the baseline's place, and the worlds that run
-the baseline."""
-MOVING_US = 1000.0
-"""Foreign work that copies over NVLink count as, in microseconds: about the time between two readings of the counters."""
-READ_SECONDS = 1.0
-"""Limit to read outputs at the end of a batch. It takes about 20 us."""
-ARENAS = 2
-"""Descriptors that a rank gets with its arenas: inputs and outputs."""
 
 
 def fresh_seeds(count: int) -> list[int]:
