@@ -134,12 +134,13 @@ def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
     assert all(finding["advice"] for finding in found.values() if finding["state"] != "ok")
 
 
-def test_without_nvlink(doctor: Doctor) -> None:
-    found = doctor(GPUS=2, LINKS=-3, P2P_NVLINK=5, FABRIC=-3, CUDA=-3)
-    assert lines(found, "NVLink", "multicast", "driver") == [
+def test_without_nvlink_and_without_packages(doctor: Doctor) -> None:
+    found = doctor(GPUS=2, LINKS=-3, P2P_NVLINK=5, FABRIC=-3, CUDA=-3, packages={"torch": "2.11.0"})
+    assert lines(found, "NVLink", "multicast", "driver", "NCCL") == [
         "limited: none between the 2 GPUs; links up on each: 0 0",
         "limited: the driver does not say whether the GPUs are part of an NVLink fabric",
         "ok: 580.159.04",
+        "limited: no nvidia-nccl package: its version is not known",
     ]
 
 

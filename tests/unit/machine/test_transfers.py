@@ -39,7 +39,7 @@ def test_the_slowest_pair_decides() -> None:
     pairs = [PairTimes((0, 1), {"A": [1.0], "B": [2.0]}), PairTimes((0, 2), {"A": [5.0], "B": [2.5]})]
     found = Transfers([2 * KB], pairs)
     assert transfers.fastest_words(found) == "B at every size"
-    assert transfers.pairs_table(found, 80) == [
+    assert transfers.pairs_table(found, len("  0-1     2.05*     1.02 ")) == [
         "ranks        A         B",
         "  0-1     2.05*     1.02",
         "  0-2     0.41      0.82*",

@@ -102,7 +102,7 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
     found = Calibration(device="cpu", world=2, peaks=peaks, seconds=1.0, date="", torch="")
     (paths.calibrations / "cpu-2.json").write_bytes(msgspec.json.encode(found))
     text = str(prompt("1", paths))
-    assert "link: 3 GB/s" in text
+    assert "link: 3 GB/s\n- launch us: 1.5 µs" in text
     assert "flops.bfloat16: 0.25 TFLOP/s" in text
     assert "65536 bytes sent" in text
     assert "that takes at least" in text
