@@ -231,7 +231,7 @@ class ArenaApp(TerminalApp):
             return
         focus = keys_in_focus(self.screen)
         scope: Scope = screens[-1].SCOPE if screens else "everywhere"
-        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, scope, focus, self._text))
+        self._push_once(HelpScreen, "Help", *help_pages(self.services.settings.keymap, scope, focus, self._text))
 
     def show_keys_beside(self, screen: BaseScreen) -> None:
         from screens.dialogs.help import show_keys_beside
@@ -240,10 +240,9 @@ class ArenaApp(TerminalApp):
 
     def action_terms(self) -> None:
         """Shows the sentence of each term on the screen, or else all terms."""
-        from screens.dialogs import Reader
-        from screens.dialogs.help import TERMS, terms_on
+        from screens.dialogs.help import TERMS, SectionsScreen, terms_on
 
-        self._push_once(Reader, "Terms", terms_on(self._text) or TERMS)
+        self._push_once(SectionsScreen, "Terms", terms_on(self._text) or TERMS)
 
     @property
     def _text(self) -> str:

@@ -17,7 +17,6 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Markdown, Select
-from textual.widgets._markdown import MarkdownTable, MarkdownTableContent
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from arena.errors import ArenaError
@@ -26,7 +25,7 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.tables import FilterInput
-from screens.widgets.text_lines import FittedText, PlainStatic, hanging
+from screens.widgets.text_lines import PlainStatic
 
 T = TypeVar("T")
 
@@ -39,18 +38,7 @@ class _Fence(MarkdownFence):
         return super().highlight(code, language or "text", *arguments, **named)
 
 
-class _Table(MarkdownTable):
-    """A table of two columns in one widget. Textual makes one of every cell: the help took seconds to open and to close."""
-
-    def compose(self) -> ComposeResult:
-        head, rows = self._get_headers_and_rows()
-        lines = [[title.stylize("$muted") for title in head], *rows]
-        column = max(line[0].cell_length for line in lines) + 2
-        text = FittedText(lambda width: [row for name, words in lines for row in hanging(name, words, width, column)])
-        yield text if len(head) == 2 else MarkdownTableContent(head, rows)
-
-
-_BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence, "table_open": _Table}
+_BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence}
 
 
 class Page(Markdown):
@@ -198,7 +186,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
 
 class Reader(Dialog[None]):
-    """Markdown in a scrolling pane. The first section appears at once, the others later, because each takes a while."""
+    """Markdown in a scrolling pane."""
 
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "back", "back")]
@@ -209,15 +197,10 @@ class Reader(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, "esc back", VerticalScroll, "large reader"):
-            yield Page(self._sections[0])
+            yield from self.compose_page()
 
-    def on_mount(self) -> None:
-        self.run_worker(self._mount_the_rest())
-
-    async def _mount_the_rest(self) -> None:
-        page = self.query_one(VerticalScroll)
-        for section in self._sections[1:]:
-            await page.mount(Page(section))
+    def compose_page(self) -> ComposeResult:
+        yield Page("\n\n".join(self._sections))
 
 
 class DecidingDialog(Dialog[ScreenResultType]):

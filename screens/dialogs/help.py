@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -19,7 +20,7 @@ from textual.widgets import Input
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
 from screens.base import BaseScreen
-from screens.dialogs import Dialog, Page, Reader
+from screens.dialogs import Dialog, Reader
 from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import FittedText, hanging
 
@@ -189,31 +190,59 @@ def terms_on(shown: str) -> str:
     return "\n".join(["## Terms on this screen\n", *here]) if here else ""
 
 
-class HelpScreen(Reader):
-    """The help page."""
+def section_rows(section: str, width: int) -> list[Content]:
+    """Draws a section: its title, then paragraphs, items and tables of two columns."""
+    rows: list[Content] = []
+    for block in section.split("\n\n"):
+        if block.startswith("## "):
+            rows.append(Content.styled(block.removeprefix("## "), "$accent bold"))
+        elif block.startswith("|"):
+            head, _, *lines = ([_marked(cell.strip()) for cell in line.split("|")[1:3]] for line in block.splitlines())
+            column = max(line[0].cell_length for line in (head, *lines)) + 2
+            for label, words in ([cell.stylize("$muted") for cell in head], *lines):
+                rows += hanging(label, words, width, column)
+        else:
+            for item in re.split(r"\n(?=-|\d)", block):
+                words = " ".join(item.split())
+                sign, _, rest = words.partition(" ")
+                is_item = re.fullmatch(r"-|\d+\.", sign)
+                rows += hanging(Content(sign), _marked(rest), width, 3) if is_item else _marked(words).wrap(width)
+        rows.append(Content(""))
+    return rows
+
+
+def _marked(words: str) -> Content:
+    """Styles `code` and **bold**."""
+    styles = {"`": "$code-string", "*": "bold"}
+    parts = re.split(r"(`.+?`|\*\*.+?\*\*)", words)
+    return Content.assemble(*((part.strip("`*"), styles[part[0]]) if at % 2 else part for at, part in enumerate(parts)))
+
+
+class SectionsScreen(Reader):
+    """Sections to search. They are one text: a widget for every paragraph and row would take seconds to mount."""
 
     SEARCHES = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "filter", "search")]
 
-    def __init__(self, pages: Sequence[str]) -> None:
-        super().__init__("Help", *pages)
+    def compose_page(self) -> ComposeResult:
+        yield FilterInput("words", id="search", of=".dialog")
+        yield FittedText(self._rows, id="sections")
 
     def on_mount(self) -> None:
-        page = self.query_one(VerticalScroll)
-        page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
-        self.name_keys(f"letters search · {self.key_words('help')} keys beside it · esc back")
+        self.name_keys("letters search · esc back")
 
-    async def _mount_the_rest(self) -> None:
-        await super()._mount_the_rest()
-        await self._show(self.query_one(FilterInput).words)  # typed meanwhile
+    def _rows(self, width: int) -> list[Content]:
+        words = self.query_one(FilterInput).words
+        found = (found_in(section, words) if words else section for section in self._sections)
+        return [row for section in found if section for row in section_rows(section, width)]
 
     @on(Input.Changed)
     def _searched(self) -> None:
-        self.run_worker(self._show(self.query_one(FilterInput).words), exclusive=True, group="search")
+        self.query_one("#sections").refresh(layout=True)
 
-    async def _show(self, words: Sequence[str]) -> None:
-        for page, section in zip(self.query(Page), self._sections, strict=False):
-            text = found_in(section, words) if words else section
-            page.display = bool(text)
-            if text and text != page.source:
-                await page.update(text)
+
+class HelpScreen(SectionsScreen):
+    """The help."""
+
+    def on_mount(self) -> None:
+        self.name_keys(f"letters search · {self.key_words('help')} keys beside it · esc back")

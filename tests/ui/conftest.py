@@ -26,7 +26,6 @@ from problems.catalogue import HOME, Catalogue
 from problems.specification import load_problem
 from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
-from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
 from screens.services import Services
 from screens.themes import VARIABLE_DEFAULTS
@@ -127,21 +126,6 @@ def _styles_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apps with equal rules and variables share what is parsed, and equal nodes the rules of their parts: a third of a test."""
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_once)
     monkeypatch.setattr(Stylesheet, "_process_component_classes", _style_components_once)
-
-
-async def _nothing(self: HelpScreen) -> None:
-    """Replaces the other pages of the help, which take a second to mount."""
-
-
-@pytest.fixture
-def whole_help() -> None:
-    """For tests that read more than the first page of the help."""
-
-
-@pytest.fixture(autouse=True)
-def _first_page_of_help(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "whole_help" not in request.fixturenames:
-        monkeypatch.setattr(HelpScreen, "_mount_the_rest", _nothing)
 
 
 class FewProblems(Services):

@@ -15,7 +15,7 @@ from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import KEYS_BESIDE_FROM, ArenaApp
-from screens.dialogs import Page, Reader, doctor
+from screens.dialogs import Reader, doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
 from screens.dialogs.settings import SettingsScreen
@@ -84,7 +84,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
 
 
 @pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.further), 160])
-async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, until, screen_text, columns) -> None:
+async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
         rows = ("first problem", "Start from a template")  # the first table has the place that it needs
@@ -93,7 +93,7 @@ async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, un
         assert "Keys of the pane" in text.split("─ Help ")[1].splitlines()[2]
         assert text.index("Keys in the list of problems") < text.index("Open the problem under the cursor")
         assert "|" not in text
-        await until(pilot, lambda: [page.source for page in app.screen.query(Page)] == [*app.screen._sections])
+        assert len(app.screen.query("*")) < 10, "a widget for every row takes seconds to mount"
         await pilot.press("slash")
         app.focused.value = "template kernel"
         await until(pilot, lambda: "Open the problem" not in screen_text(app) and "from a template" in screen_text(app))
