@@ -240,9 +240,10 @@ class ArenaApp(TerminalApp):
 
     def action_terms(self) -> None:
         """Shows the sentence of each term on the screen, or else all terms."""
-        from screens.dialogs.help import TERMS, SectionsScreen, terms_on
+        from screens.dialogs import Reader
+        from screens.dialogs.help import TERMS, terms_on
 
-        self._push_once(SectionsScreen, "Terms", terms_on(self._text) or TERMS)
+        self._push_once(Reader, "Terms", terms_on(self._text) or TERMS)
 
     @property
     def _text(self) -> str:

@@ -198,6 +198,8 @@ class Match:
         if self.state.side(side).left:
             self.tell(events.Left(at=self.now, side=side, reason="gave up"))
         self._leave(side, "gave up")
+        if self.state.side(events.other(side)).best is not None:  # it has won
+            self._leave(events.other(side), "done")
 
     def _leave(self, side: events.SideName, why: str) -> None:
         task = self._playing.get(side)

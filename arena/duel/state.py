@@ -28,6 +28,8 @@ class AttemptState:
     kernel: Kernel
     phase: str = ""
     """Phase of its run, or why it has none; empty before and after it."""
+    since: float = 0.0
+    """When it was submitted, or its phase began."""
     samples: list[events.Measured] = field(default_factory=list)
     judged: events.KernelJudged | None = None
 
@@ -39,16 +41,12 @@ class AttemptState:
     @property
     def speedup(self) -> Interval | None:
         """Speedup over the baseline: of the whole run if there is a verdict, else so far. None if nothing was timed."""
-        if self.judged is not None:
-            return self.judged.speedup
-        return self.samples[-1].speedup if self.samples else None
+        return self.judged.speedup if self.judged else self.samples[-1].speedup if self.samples else None
 
     @property
     def clock(self) -> str:
         """The clock of the speedup: "call" or "device"; empty if nothing was timed."""
-        if self.judged is not None:
-            return self.judged.clock
-        return self.samples[-1].clock if self.samples else ""
+        return self.judged.clock if self.judged else self.samples[-1].clock if self.samples else ""
 
 
 @dataclass
@@ -185,7 +183,7 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
         case events.Said():
             side.said = event.text
         case events.Submitted():
-            side.attempts.append(AttemptState(event.attempt, event.sha256, event.kernel))
+            side.attempts.append(AttemptState(event.attempt, event.sha256, event.kernel, since=event.at))
             side.writing = 0
         case events.Left():
             if not side.left or event.reason == "gave up":  # a side may also give up after its end
@@ -201,7 +199,7 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
             elif isinstance(event, events.Measured):
                 attempt.samples.append(event)
             elif isinstance(event, events.KernelJudging):
-                attempt.phase = event.phase
+                attempt.phase, attempt.since = event.phase, event.at
             else:
                 attempt.judged, attempt.phase = event, ""
 

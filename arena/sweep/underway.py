@@ -78,7 +78,7 @@ class Sweeps:
 
     def _row(self, path: Path) -> Work | None:
         try:
-            size, inode = (found := path.stat()).st_size, found.st_ino
+            size, inode, at = (found := path.stat()).st_size, found.st_ino, found.st_mtime
             known, follower, grid = self._read.pop(path, (0, Follower(path), SweepGrid()))
             if size < known:  # a session that wrote nothing took its line back
                 follower, grid = Follower(path), SweepGrid()
@@ -88,9 +88,9 @@ class Sweeps:
         except (OSError, JournalDamaged):
             return None
         self._read[path] = size, follower, grid
-        if grid.plan is None:
-            return None
         pid = next(iter(lock_holders([inode])), 0)
+        if grid.plan is None:  # it measures the machine first
+            return Work(user(), f"sweep {path.stem}", at, "starting", None, "", path.stem, pid) if pid else None
         whole = grid.results >= grid.total
         cells = "".join(f" · {cell}" for cell in running_cells(self._paths.runs, pid)) if pid else ""
         limit = f" of ${grid.plan.budget_usd:.2f}" if grid.plan.budget_usd is not None else ""

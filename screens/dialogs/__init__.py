@@ -7,6 +7,7 @@ from string import ascii_lowercase
 from typing import Any, ClassVar, TypeVar
 
 from rich.cells import cell_len
+from textual import on
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,8 +17,8 @@ from textual.events import Key
 from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
-from textual.widgets import Markdown, Select
-from textual.widgets.markdown import MarkdownBlock, MarkdownFence
+from textual.widgets import Input, Select
+from textual.widgets._select import SelectOverlay
 
 from arena.errors import ArenaError
 from screens.actions import bindings, key_of
@@ -25,30 +26,9 @@ from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.tables import FilterInput
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import FittedText, PlainStatic, found_in, markdown_rows
 
 T = TypeVar("T")
-
-
-class _Fence(MarkdownFence):
-    """Code that names no language is text. Textual would guess a language and mark Σ, X̂ and · as errors."""
-
-    @classmethod
-    def highlight(cls, code: str, language: str, *arguments: Any, **named: Any) -> Content:
-        return super().highlight(code, language or "text", *arguments, **named)
-
-
-_BLOCKS: dict[str, type[MarkdownBlock]] = {"fence": _Fence, "code_block": _Fence}
-
-
-class Page(Markdown):
-    """A page that does not open its links."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, open_links=False)
-
-    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
-        return _BLOCKS.get(block_name) or super().get_block_class(block_name)
 
 
 def field(name: str, control: Widget, classes: str = "") -> Horizontal:
@@ -60,7 +40,7 @@ def field(name: str, control: Widget, classes: str = "") -> Horizontal:
 def one_of(id: str, options: Mapping[str, T] | Iterable[T], value: T) -> Select[T]:
     """Returns a list to choose one from. options: values, or values by the words for them."""
     named = options if isinstance(options, Mapping) else {str(option): option for option in options}
-    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True)
+    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True, type_to_search=False)
 
 
 def number(text: str, least: float, most: float) -> float | None:
@@ -92,6 +72,7 @@ class Dialog(ModalScreen[ScreenResultType]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *map(on_the_app, bindings("everywhere")),
         Binding("escape", "back", "back"),
+        Binding("space", "choose", show=False, priority=True),
     ]
 
     def __init__(self) -> None:
@@ -157,6 +138,13 @@ class Dialog(ModalScreen[ScreenResultType]):
             self.action_filter()
             self.query_one(FilterInput).insert_text_at_cursor(event.character or "")
 
+    def action_choose(self) -> None:
+        """Chooses in the open list; else leaves the key to the field."""
+        overlays = [each.query_one(SelectOverlay) for each in self.query(Select) if each.expanded]
+        if not overlays:
+            raise SkipAction
+        overlays[0].action_select()
+
     def action_back(self) -> None:
         """Closes the filter if it is open, else the dialog."""
         if not any(each.close() for each in self.query(FilterInput)):
@@ -186,21 +174,31 @@ class Dialog(ModalScreen[ScreenResultType]):
 
 
 class Reader(Dialog[None]):
-    """Markdown in a scrolling pane."""
+    """Markdown in a scrolling pane, to search."""
 
-    TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "back", "back")]
+    TO_READ = SEARCHES = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "search"),
+        Binding("escape,q,space", "back", "back"),
+    ]
 
     def __init__(self, title: str, *sections: str) -> None:
         super().__init__()
         self._title, self._sections = title, sections
 
     def compose(self) -> ComposeResult:
-        with self.frame(self._title, "esc back", VerticalScroll, "large reader"):
-            yield from self.compose_page()
+        with self.frame(self._title, "letters search · esc back", VerticalScroll, "large reader"):
+            yield FilterInput("words", id="search", of=".dialog")
+            yield FittedText(self._rows, id="sections")
 
-    def compose_page(self) -> ComposeResult:
-        yield Page("\n\n".join(self._sections))
+    def _rows(self, width: int) -> list[Content]:
+        words = self.query_one(FilterInput).words
+        found = (found_in(section, words) if words else section for section in self._sections)
+        return [row for section in found for row in markdown_rows(section, width)]
+
+    @on(Input.Changed)
+    def _searched(self) -> None:
+        self.query_one("#sections").refresh(layout=True)
 
 
 class DecidingDialog(Dialog[ScreenResultType]):

@@ -1,11 +1,7 @@
 """The dialog with the findings of `doctor`, and advice."""
 
 import asyncio
-from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from arena.machine.doctor import can_run, examine
@@ -14,8 +10,9 @@ from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
-from screens.dialogs import Dialog
-from screens.widgets.text_lines import FittedText, hanging
+from screens.dialogs import Reader
+from screens.widgets.tables import FilterInput
+from screens.widgets.text_lines import hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 _NAMES = 19
@@ -38,29 +35,27 @@ def _findings() -> list[MachineFinding]:
     return [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
 
 
-class DoctorScreen(Dialog[None]):
+class DoctorScreen(Reader):
     """Examines the machine when it opens; GPUs take a moment."""
-
-    TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "back", "back")]
 
     _findings: list[MachineFinding] | None = None
     """None while it examines."""
 
-    def compose(self) -> ComposeResult:
-        with self.frame("Doctor", "esc back", VerticalScroll, "large reader"):
-            yield FittedText(self._rows, id="findings")
+    def __init__(self) -> None:
+        super().__init__("Doctor")
 
     def on_mount(self) -> None:
         self.run_worker(self._check(), exit_on_error=False)
 
     async def _check(self) -> None:
         self._findings = await asyncio.to_thread(_findings)
-        self.query_one("#findings").refresh(layout=True)
+        self.query_one("#sections").refresh(layout=True)
 
     def _rows(self, width: int) -> list[Content]:
         if self._findings is None:
             return [Content("checking…")]
         good, bad = ("Kernels can run here.", "$success"), ("Kernels cannot run here yet: see ✗ below.", "$error")
-        words = Content.styled(*(good if can_run(self._findings) else bad))
-        return [words, Content(""), *(line for each in self._findings for line in finding_lines(each, width))]
+        head = Content.styled(*(good if can_run(self._findings) else bad))
+        words = self.query_one(FilterInput).words
+        shown = [each for each in self._findings if all(word in f"{each.name} {each.found}".lower() for word in words)]
+        return [head, Content(""), *(line for each in shown for line in finding_lines(each, width))]

@@ -5,37 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
 from screens.base import BaseScreen
 from screens.dialogs import Dialog, Reader
-from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import FittedText, hanging
 
-_LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
-_VIM = (
-    "With the setting `vim`, the editor has vim's keys: counts, motions, text objects, operators, `.`, visual mode, `/` "
-    "for plain text, `:w`, `:q`, `:wq`, `:x` and `ZZ`; esc never leaves. "
-    "It has no macros, marks, named registers, replace mode or columns (`R`, ctrl+v)."
-)
-
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
-SIGNS, FIRST_KERNEL, JUDGING, TERMS = (
+SIGNS, FIRST_KERNEL, JUDGING, TERMS, LOG, VIM = (
     section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:]
 )
-_CLASS_HEAD = "The class of a problem says where speed can be gained:"
 _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
     *("pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"),
@@ -144,7 +132,7 @@ def help_pages(
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be changed: open the settings, then `keymap`."
     classes = (f"- **{name}**: {words}" for name, words in CLASSES.items())
-    judging = "\n".join([JUDGING, "", _CLASS_HEAD, "", *classes])
+    judging = "\n".join([JUDGING, "", *classes])
     here = filter(None, [terms_on(shown)])
     return [*near, *first, *more, *here, SIGNS, FIRST_KERNEL, judging, TERMS, *rest, changing]
 
@@ -158,28 +146,14 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
         (key_words(keymap.get(action.name, action.key)), action.help) for action in ACTIONS if action.scope == scope
     ]
     table = _table(f"Keys {SCOPE_WORDS[scope]}", rows)
-    notes = {"kernel": f"\n\n{_LOG}\n\n{_VIM}", "duel": f"\n\n{_VIM}"}
-    return table + notes.get(scope, "")
+    notes = {"kernel": [LOG, VIM], "duel": [VIM]}.get(scope, [])
+    return "\n\n".join([table, *(note.partition("\n\n")[2] for note in notes)])
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> str:
     return "\n".join(
         [f"## {title}\n", "| key | what it does |", "|---|---|", *(f"| {keys} | {does} |" for keys, does in rows)]
     )
-
-
-def found_in(section: str, words: Sequence[str]) -> str:
-    """Returns a section with only the rows, items and paragraphs where all words begin a word; empty if none has them."""
-    wanted = [re.compile(rf"(?:\b|(?=\W)){re.escape(word)}", re.IGNORECASE) for word in words]
-    title, *blocks = section.split("\n\n")
-    kept = []
-    for block in blocks:
-        rows = re.split(r"\n(?=[|\-\d])", block)
-        head = rows[:2] if block.startswith("|") else []
-        rows = [row for row in rows[len(head) :] if all(word.search(row) for word in wanted)]
-        if rows:
-            kept.append("\n".join([*head, *rows]))
-    return "\n\n".join([title, *kept]) if kept else ""
 
 
 def terms_on(shown: str) -> str:
@@ -190,58 +164,7 @@ def terms_on(shown: str) -> str:
     return "\n".join(["## Terms on this screen\n", *here]) if here else ""
 
 
-def section_rows(section: str, width: int) -> list[Content]:
-    """Draws a section: its title, then paragraphs, items and tables of two columns."""
-    rows: list[Content] = []
-    for block in section.split("\n\n"):
-        if block.startswith("## "):
-            rows.append(Content.styled(block.removeprefix("## "), "$accent bold"))
-        elif block.startswith("|"):
-            head, _, *lines = ([_marked(cell.strip()) for cell in line.split("|")[1:3]] for line in block.splitlines())
-            column = max(line[0].cell_length for line in (head, *lines)) + 2
-            for label, words in ([cell.stylize("$muted") for cell in head], *lines):
-                rows += hanging(label, words, width, column)
-        else:
-            for item in re.split(r"\n(?=-|\d)", block):
-                words = " ".join(item.split())
-                sign, _, rest = words.partition(" ")
-                is_item = re.fullmatch(r"-|\d+\.", sign)
-                rows += hanging(Content(sign), _marked(rest), width, 3) if is_item else _marked(words).wrap(width)
-        rows.append(Content(""))
-    return rows
-
-
-def _marked(words: str) -> Content:
-    """Styles `code` and **bold**."""
-    styles = {"`": "$code-string", "*": "bold"}
-    parts = re.split(r"(`.+?`|\*\*.+?\*\*)", words)
-    return Content.assemble(*((part.strip("`*"), styles[part[0]]) if at % 2 else part for at, part in enumerate(parts)))
-
-
-class SectionsScreen(Reader):
-    """Sections to search. They are one text: a widget for every paragraph and row would take seconds to mount."""
-
-    SEARCHES = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "filter", "search")]
-
-    def compose_page(self) -> ComposeResult:
-        yield FilterInput("words", id="search", of=".dialog")
-        yield FittedText(self._rows, id="sections")
-
-    def on_mount(self) -> None:
-        self.name_keys("letters search · esc back")
-
-    def _rows(self, width: int) -> list[Content]:
-        words = self.query_one(FilterInput).words
-        found = (found_in(section, words) if words else section for section in self._sections)
-        return [row for section in found if section for row in section_rows(section, width)]
-
-    @on(Input.Changed)
-    def _searched(self) -> None:
-        self.query_one("#sections").refresh(layout=True)
-
-
-class HelpScreen(SectionsScreen):
+class HelpScreen(Reader):
     """The help."""
 
     def on_mount(self) -> None:

@@ -1,6 +1,7 @@
 """Small questions over a screen."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -46,6 +47,7 @@ class Ask(Dialog[bool | None]):
         """do: gets the text in a thread. It raises ArenaError if it refuses it. enter: what the key enter does."""
         super().__init__()
         self._title, self._do, self._text, self._example, self._enter = title, do, text, example, enter
+        self._doing = False
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title, f"enter {self._enter} · esc back"):
@@ -54,14 +56,17 @@ class Ask(Dialog[bool | None]):
             yield PlainStatic(f"for example: {self._example}" if known else "", id="report")
 
     @on(Input.Submitted)
-    async def _given(self, event: Input.Submitted) -> None:
-        self.report("…")
-        self.run_worker(self._try(event.value.strip()), exclusive=True, exit_on_error=False)
+    def _given(self, event: Input.Submitted) -> None:
+        if not self._doing:  # a second enter must not start a second sweep
+            self._doing = True
+            self.report(f"in progress since {time.strftime('%H:%M:%S')}")
+            self.run_worker(self._try(event.value.strip()), exit_on_error=False)
 
     async def _try(self, text: str) -> None:
         try:
             await asyncio.to_thread(self._do, text)
         except ArenaError as error:
+            self._doing = False
             self.refuse(error.one_line)
         else:
             self.dismiss(True)

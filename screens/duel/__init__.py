@@ -146,6 +146,10 @@ class DuelScreen(BaseScreen):
         until = max(_LEAST_SECONDS, float(int(state.clock(now))))
         empty = NO_VERDICT if state.ended is None else NO_SPEEDUP
         self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=empty)
+        over = state.ended is not None
+        for name in () if over else SIDES:
+            status = self.query_one(f"#{name}-status", PlainStatic)
+            status.update_if_new(duel_words.status(state.side(name), now, state.header.budget_usd))
         if not self.changed:
             return
         self.changed = False
@@ -156,7 +160,7 @@ class DuelScreen(BaseScreen):
         brief = self.size.width < NARROW
         self.query_one("#duel-score", PlainStatic).update_if_new(score)
         result = self.query_one("#duel-result", PlainStatic)
-        result.display = over = state.ended is not None
+        result.display = over
         if over:
             result.update_if_new(duel_words.result(state))
         for name in SIDES:
@@ -166,13 +170,14 @@ class DuelScreen(BaseScreen):
             entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
             pane.set_class(concealed, "concealed")
             self.panes[name].soft_wrap = concealed or (name != self.edits and side.last is None)
-            running = duel_words.status(side, state.header.budget_usd)
-            words = duel_words.final_status(state, name, brief) if over else running
-            self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             line = duel_words.attempts(side, name, state.header.player(name).short, over)
             if self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line):
                 self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)  # to the newest ones
+            if name == self.edits:
+                self.panes[name].read_only = bool(side.left)
             if over:
+                final = duel_words.final_status(state, name, brief)
+                self.query_one(f"#{name}-status", PlainStatic).update_if_new(final)
                 self._draw_final(name)
             elif name != self.edits:
                 self._draw_source(name)

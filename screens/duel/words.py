@@ -116,11 +116,11 @@ def final_status(state: DuelState, name: SideName, brief: bool) -> Content:
     return Content.assemble(stopped, verdict, time, over, *costs)
 
 
-def status(side: SideState, budget_usd: float | None = None) -> Content:
-    """A player's last verdict, or the phase of its kernel; tokens and dollars if they are counted."""
+def status(side: SideState, now: float, budget_usd: float | None = None) -> Content:
+    """A player's last verdict, or the phase of its kernel and how long it takes; tokens and dollars if they are counted."""
     last = side.last
     none = "no kernel" if side.left else "no kernel yet"
-    parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
+    parts = [_stopped(side), _verdict(last, now) if last is not None else Content.styled(none, "$muted")]
     parts += _costs(side, budget_usd)
     if side.left and side.left != "done" and not side.stopped:
         why = {"time": "time is over", "agreed": "ready for the final"}.get(side.left) or printable(side.left)
@@ -160,12 +160,13 @@ def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
     return f"{figures.speedup_words(speed, said)} {WHERE.get(clock, '')}".rstrip()
 
 
-def _verdict(attempt: AttemptState) -> Content:
+def _verdict(attempt: AttemptState, now: float) -> Content:
     judged = attempt.judged
     if judged is None:
         doing = attempt.phase.replace(WAITING, "Waiting: another run is timing")
         words = f"▸ {printable(doing) or 'waiting for the judge'}"
-        return Content.assemble((words, "$accent"), f"  {_speedup(attempt)}".rstrip())
+        since = (f" {figures.clock(now - attempt.since)}", "$muted")
+        return Content.assemble((words, "$accent"), since, f"  {_speedup(attempt)}".rstrip())
     verdict = figures.verdict_part(judged.verdict)
     if judged.verdict is not Verdict.PASS:
         return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))

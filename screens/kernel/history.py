@@ -21,6 +21,7 @@ from screens.dialogs.runs import RunsDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar, open_bar
+from screens.widgets.tables import Figure
 from screens.widgets.text_lines import PlainStatic
 
 _KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
@@ -97,6 +98,12 @@ class HistoryScreen(RunsDialog):
 
     def is_here(self, entry: RunRecord | Unrun) -> bool:
         return entry.sha256 == self.editors.sha256
+
+    def _cell(self, entry: RunRecord | Unrun, name: str, cells: dict[str, str]) -> Figure:
+        runs = (
+            name == "verdict" and isinstance(entry, Unrun) and self.is_here(entry) and self.session.judges(self.editors)
+        )
+        return ("running", "accent") if runs else super()._cell(entry, name, cells)
 
     def show_current(self) -> None:
         """Shows the revision under the cursor."""

@@ -1,10 +1,11 @@
-"""Lines of a text: wrapping to a measured width, edits of whole lines, marks that stay with them, search. A term in lower case
-matches both cases.
+"""Lines of a text: wrapping to a measured width, Markdown, edits of whole lines, marks that stay with them, search. A term in
+lower case matches both cases.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from rich.cells import cell_len
@@ -24,6 +25,73 @@ def hanging(label: Content, text: Content, width: int, column: int) -> list[Cont
     lines = text.wrap(max(width - column, LEAST))
     first = label + Content(" " * max(1, column - label.cell_length)) + lines[0]
     return [first, *(Content(" " * column) + line for line in lines[1:])]
+
+
+_GAP = 2
+"""Blank columns between those of a table, and before code."""
+
+
+def markdown_rows(text: str, width: int) -> list[Content]:
+    """Draws a text for so many columns."""
+    rows: list[Content] = []
+    for block in re.findall(r"^```.*?^```|.+?(?=\n\s*\n|\Z)", text, re.DOTALL | re.MULTILINE):
+        rows += [*_block_rows(block.strip("\n"), width), Content("")]
+    return rows
+
+
+def _block_rows(block: str, width: int) -> list[Content]:
+    if block.startswith("#"):
+        title = Content.styled(block.lstrip("# "), "$accent bold" if block.startswith("##") else "$foreground bold")
+        return title.wrap(max(width, LEAST))
+    if block.startswith("|"):
+        head, _, *lines = ([_marked(cell.strip()) for cell in line.split("|")[1:-1]] for line in block.splitlines())
+        return _table_rows([[cell.stylize("$muted") for cell in head], *lines], width)
+    if block.startswith(("```", "    ")):
+        code = [line.removeprefix("    ") for line in block.splitlines() if not line.startswith("```")]
+        wrapped = (Content.styled(line, "$code-string").wrap(max(width - _GAP, LEAST)) for line in code)
+        return [Content(" " * _GAP) + part for parts in wrapped for part in parts]
+    rows = []
+    for item in re.split(r"\n(?=[-*] |\d+\. )", block):
+        words = " ".join(item.split())
+        sign, _, rest = words.partition(" ")
+        is_item = re.fullmatch(r"[-*]|\d+\.", sign)
+        rows += hanging(Content(sign), _marked(rest), width, 3) if is_item else _marked(words).wrap(max(width, LEAST))
+    return rows
+
+
+def _table_rows(cells: Sequence[Sequence[Content]], width: int) -> list[Content]:
+    """Draws a table. If it is too wide, its widest columns are wrapped."""
+    widths = [max(cell.cell_length for cell in column) for column in zip(*cells, strict=True)]
+    while sum(widths) + _GAP * (len(widths) - 1) > max(width, LEAST) and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    rows = []
+    for row in cells:
+        wrapped = [cell.wrap(max(columns, 1)) for cell, columns in zip(row, widths, strict=True)]
+        for parts in zip_longest(*wrapped, fillvalue=Content("")):
+            padded = (part.pad_right(at - part.cell_length + _GAP) for part, at in zip(parts, widths, strict=True))
+            rows.append(Content("").join(padded).rstrip())
+    return rows
+
+
+def _marked(words: str) -> Content:
+    """Styles `code` and **bold**."""
+    styles = {"`": "$code-string", "*": "bold"}
+    parts = re.split(r"(`.+?`|\*\*.+?\*\*)", words)
+    return Content.assemble(*((part.strip("`*"), styles[part[0]]) if at % 2 else part for at, part in enumerate(parts)))
+
+
+def found_in(section: str, words: Sequence[str]) -> str:
+    """Returns a section with only the rows, items and paragraphs where all words begin a word; empty if none has them."""
+    wanted = [re.compile(rf"(?:\b|(?=\W)){re.escape(word)}", re.IGNORECASE) for word in words]
+    title, *blocks = section.split("\n\n")
+    kept = []
+    for block in blocks:
+        rows = re.split(r"\n(?=[|\-\d])", block)
+        head = rows[:2] if block.startswith("|") else []
+        rows = [row for row in rows[len(head) :] if all(word.search(row) for word in wanted)]
+        if rows:
+            kept.append("\n".join([*head, *rows]))
+    return "\n\n".join([title, *kept]) if kept else ""
 
 
 class PlainStatic(Static):

@@ -78,8 +78,9 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_t
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(screen.state.left.attempts) == 2 and screen.state.left.last.judged)
         await pilot.press("ctrl+g", "ctrl+g")
-        await until(pilot, lambda: screen.state.left.left == "agreed")
-        assert screen.state.stage == "playing"
+        await until(pilot, lambda: screen.state.left.left == "agreed" and editor.read_only)
+        await pilot.press("x")
+        assert (screen.state.stage, editor.text) == ("playing", "pass")
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         await until(pilot, lambda: "you wins: faster in the final" in screen_text(app))

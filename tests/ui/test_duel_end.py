@@ -126,7 +126,7 @@ def test_one_number_has_one_sign_everywhere() -> None:
             speedup=Interval(1.18, 0.99, 1.4), clock="call",
         )
     )  # fmt: skip
-    said = [words.score(state), words.status(state.left), words.attempts(state.left, "left", "you")]
+    said = [words.score(state), words.status(state.left, 2.0), words.attempts(state.left, "left", "you")]
     for line in said:
         assert "~" in str(line)
         assert "≈" not in str(line)
@@ -137,13 +137,14 @@ def test_one_number_has_one_sign_everywhere() -> None:
     left.judged = replace(left.judged, speedup=None)
     state.apply(Left(at=3.0, side="left", reason="time"))
     assert points_of(state, "left") == ()  # correct: no cross
-    assert words.status(state.left).plain == "✓ PASS  too noisy · time is over"
+    assert words.status(state.left, 3.0).plain == "✓ PASS  too noisy · time is over"
 
 
 def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     state = DuelState(read_duel_header(RECORDING))
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
     assert words.attempts(state.left, "left", "you").plain == "you  1 …"
+    assert words.status(state.left, 66.0).plain == "▸ waiting for the judge 1:05"
     assert words.attempts(state.left, "left", "you", over=True).plain == "you  1 –"
 
 

@@ -164,8 +164,8 @@ async def test_findings_hang_below_themselves_where_they_scroll(open_app, until,
     monkeypatch.setattr(doctor, "_findings", lambda: found)
     async with open_app(size=(columns, 24)) as (app, pilot):
         await pilot.press("f12")
-        await until(pilot, lambda: bool(app.screen.query("#findings")))
-        page = app.screen.query_one("#findings")
+        await until(pilot, lambda: bool(app.screen.query("#sections")))
+        page = app.screen.query_one("#sections")
         await until(pilot, lambda: page.size.height > 20)
         await pilot.pause()
         rows = [page.render_line(y).text for y in range(2, page.size.height)]

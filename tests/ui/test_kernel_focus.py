@@ -5,7 +5,7 @@ import math
 import pytest
 
 from screens.app_protocol import DuelPlan
-from screens.dialogs.help import found_in, help_pages
+from screens.dialogs.help import help_pages
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
@@ -13,6 +13,7 @@ from screens.kernel.panes.result_pane import PANES
 from screens.kernel.screen import KernelScreen
 from screens.kernel.setting_dialog import SettingDialog
 from screens.kernel.source.source_pane import VIEW_LETTERS
+from screens.widgets.text_lines import found_in
 
 pytestmark = pytest.mark.slow
 

@@ -75,7 +75,7 @@ async def test_keys_typed_ahead_reach_the_opening_dialog(open_app, until) -> Non
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         before = kernel.editor.text
-        for key, character in (("f4", None), ("space", " "), ("end", None), ("enter", "\r")):
+        for key, character in (("f4", None), ("space", " "), ("end", None), ("space", " ")):
             app.post_message(Key(key, character))
         await until(pilot, lambda: isinstance(app.screen, SettingDialog) and app.screen.query("#preset"))
         preset = app.screen.query_one("#preset", Select)

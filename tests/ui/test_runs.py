@@ -235,6 +235,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         await pilot.press("f6")
         await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
         history = app.screen
+        assert history.query_one("#runs").get_cell_at((0, 1)).plain == "running"
         at = next(n for n, entry in enumerate(history.entries) if entry.sha256 == content_hash("wrong"))
         history.query_one("#runs").move_cursor(row=at)
         await pilot.pause()

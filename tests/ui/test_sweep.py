@@ -159,8 +159,11 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await pilot.press("ctrl+u", *"--players nobody", "enter")
         await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
         assert app.screen.query_one(Input).value == "--players nobody"
-        resumed = threading.Event()
-        monkeypatch.setattr(machine, "start_sweep", lambda paths, options: resumed.wait(PATIENCE_S))
+        resumed, begun = threading.Event(), []
+        monkeypatch.setattr(machine, "start_sweep", lambda *given: begun.append(given) or resumed.wait(PATIENCE_S))
+        await pilot.press("escape", "n", "enter", "enter")
+        await until(pilot, lambda: "in progress since " in screen_text(app))
+        assert len(begun) == 1
         await pilot.press("escape", "r")
         await until(pilot, lambda: "resuming spring…" in screen_text(app))
         resumed.set()

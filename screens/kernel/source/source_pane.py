@@ -1,5 +1,6 @@
 """The left column of the kernel screen: the editor, or in its place the baseline, the diff or the card."""
 
+from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -15,6 +16,7 @@ from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
 from screens.widgets.source_bars import SourceBar, open_bar
+from screens.widgets.text_lines import FittedText, markdown_rows
 
 KERNEL, BASELINE, DIFF, CARD = "kernel", "baseline", "diff", "card"
 """The names of the views, and the ids of their widgets. That of the kernel is the editor."""
@@ -77,9 +79,7 @@ class SourcePane(TitledPane):
         elif isinstance(view, Source) and view.id == DIFF:
             view.compare({MAIN: baseline}, texts_of(self.buffer.kernel), BASELINE_FILE, self.file.name)
         elif isinstance(view, VerticalScroll) and not view.children:
-            from screens.dialogs import Page  # slow to import: only when a card is opened
-
-            view.mount(Page(self.problem.card))
+            view.mount(FittedText(partial(markdown_rows, self.problem.card)))
         for editor in self.query(Editor):
             if editor is not view and editor not in self.buffer.editors.values():
                 editor.remove()
