@@ -108,6 +108,20 @@ extern "C" __global__ void __launch_bounds__(512) last_gate(const TYPE* x1, cons
 }
 """
 CONVOLUTION = r"""
+// Sends the first half of the tile, samples `first` to first + LENGTH of a channel. Ends with __syncthreads.
+static __device__ void send_tile(const Px& px, const float2* tile, TYPE* y, i64 row, i64 first, const Sizes& a) {
+    const int each = 16 / sizeof(TYPE);
+    for (int i = threadIdx.x; i < LENGTH / each; i += blockDim.x) {
+        float value[each];
+        #pragma unroll
+        for (int e = 0; e < each / 2; ++e) {
+            const float2 pair = tile[fft_at(i * (each / 2) + e)];
+            value[2 * e] = pair.x, value[2 * e + 1] = pair.y;
+        }
+        send_back(px, y, value, row, first + i * (i64)each, a);
+    }
+    __syncthreads();
+}
 // A block works on one filter at a time, and on the filter's channels one after another. A channel has M = W * samples numbers.
 // Padded with as many zeros, they are M complex numbers in the block's tile of shared memory.
 // h: [filters][taps]; bias: [channels / W], of this rank's channels; spectra: [blocks][M / 2 + 1], working memory.
@@ -130,19 +144,81 @@ extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, cons
             fft_forward<LENGTH, LENGTH>(tile, roots);
             fft_multiply<false, LENGTH>(tile, spectrum, turns, pairs, to_float(bias[channel]));
             fft_backward<LENGTH, LENGTH>(tile, roots);
-            for (int i = threadIdx.x; i < LENGTH / each; i += blockDim.x) {
-                float value[each];
-                #pragma unroll
-                for (int e = 0; e < each / 2; ++e) {
-                    const float2 pair = tile[fft_at(i * (each / 2) + e)];
-                    value[2 * e] = pair.x, value[2 * e + 1] = pair.y;
-                }
-                send_back(px, y, value, entry * a.channels + px.rank * own + channel, i * (i64)each, a);
-            }
-            __syncthreads();
+            send_tile(px, tile, y, entry * a.channels + px.rank * own + channel, 0, a);
         }
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the results of all ranks have arrived
+}
+// Loads two runs of LENGTH taps, one behind the other. Ends with __syncthreads.
+static __device__ void load_runs(float2* tile, const TYPE* h, i64 taps, int one, int two) {
+    for (int i = threadIdx.x; i < LENGTH; i += blockDim.x) {
+        const i64 at = 2 * i < LENGTH ? (i64)one * LENGTH + 2 * i : (i64)(two - 1) * LENGTH + 2 * i;
+        tile[fft_at(i)] = make_float2(at < taps ? to_float(h[at]) : 0.f, at + 1 < taps ? to_float(h[at + 1]) : 0.f);
+    }
+    __syncthreads();
+}
+static __device__ float2 sum_of(float2 a, float2 b, float2 c, float2 d) { return fft_plus(fft_times(a, b), fft_times(c, d)); }
+// The same for channels of 2 LENGTH samples, of which a tile holds half, with zeros behind them. An earlier half z0 and a later
+// half z1 give y0 = same * z0 + back * z1 and y1 = on * z0 + same * z1: the filter's taps between times of one half, from a later
+// half to an earlier one (it is periodic), and the reverse. spectra: [blocks][4][LENGTH / 2 + 1].
+extern "C" __global__ void __launch_bounds__(1024) convolve_halves(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
+        TYPE* y, float4* spectra, const float2* roots, const float2* turns, const u32* pairs, i64 batch, i64 channels,
+        i64 samples, int parts, int filters, i64 taps, int dim) {
+    TILE
+    const int entries = LENGTH / 2 + 1;
+    float4* same = spectra + (i64)blockIdx.x * 4 * entries;
+    float4 *on = same + entries, *back = on + entries, *kept = back + entries;
+    const Sizes a = {batch, channels, samples, parts, px.world};
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 own = a.channels / a.world;
+    for (int filter = blockIdx.x; filter < filters; filter += gridDim.x) {
+        for (int k = 0; k < 3; ++k) {
+            load_runs(tile, h + filter * taps, taps, k == 0 ? 0 : k == 1 ? 1 : 3, k == 0 ? 3 : k == 1 ? 0 : 2);
+            fft_forward<LENGTH, LENGTH>(tile, roots);
+            fft_multiply<true, LENGTH>(tile, same + k * entries, turns, pairs, 0);
+        }
+        for (int c = 0; c < a.batch * dim; ++c) {
+            const i64 entry = c / dim, channel = filter * dim + c % dim, row = entry * a.channels + px.rank * own + channel;
+            const TYPE* from = z + (entry * own + channel) * 2 * LENGTH;
+            const float more = to_float(bias[channel]) / LENGTH;
+            fft_load<TYPE, LENGTH>(tile, from, LENGTH);
+            fft_forward<LENGTH, LENGTH>(tile, roots);
+            fft_multiply<true, LENGTH>(tile, kept, turns, pairs, 0);  // divided by LENGTH
+            fft_load<TYPE, LENGTH>(tile, from + LENGTH, LENGTH);
+            fft_forward<LENGTH, LENGTH>(tile, roots);
+            #pragma unroll 2
+            for (int i = threadIdx.x; i < entries; i += blockDim.x) {
+                const int p = fft_at(pairs[i] & 0xffff), q = fft_at(pairs[i] >> 16);
+                const float2 angle = turns[i];
+                const float4 s = same[i], o = on[i], b = back[i], z0 = kept[i];
+                const float2 low0 = make_float2(z0.x * LENGTH, z0.y * LENGTH), high0 = make_float2(z0.z * LENGTH, z0.w * LENGTH);
+                float2 low1 = tile[p], high1 = tile[q];
+                fft_split(low1, high1, angle);
+                const float2 s_low = make_float2(s.x + more, s.y), s_high = make_float2(s.z + more, s.w);
+                const float2 o_low = make_float2(o.x, o.y), o_high = make_float2(o.z, o.w);
+                float2 low = sum_of(s_low, low0, make_float2(b.x, b.y), low1);
+                float2 high = sum_of(s_high, high0, make_float2(b.z, b.w), high1);
+                low1 = sum_of(o_low, low0, s_low, low1), high1 = sum_of(o_high, high0, s_high, high1);
+                fft_join(low, high, angle);
+                fft_join(low1, high1, angle);
+                tile[q] = high, tile[p] = low;
+                kept[i] = float4{low1.x, low1.y, high1.x, high1.y};
+            }
+            __syncthreads();
+            fft_backward<LENGTH, LENGTH>(tile, roots);
+            send_tile(px, tile, y, row, 0, a);
+            #pragma unroll 2
+            for (int i = threadIdx.x; i < entries; i += blockDim.x) {
+                const int p = fft_at(pairs[i] & 0xffff), q = fft_at(pairs[i] >> 16);
+                const float4 y1 = kept[i];
+                tile[q] = make_float2(y1.z, y1.w), tile[p] = make_float2(y1.x, y1.y);
+            }
+            __syncthreads();
+            fft_backward<LENGTH, LENGTH>(tile, roots);
+            send_tile(px, tile, y, row, LENGTH, a);
+        }
+    }
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 """
 kernel_for = cuda.lazy(EXCHANGES)
@@ -150,7 +226,7 @@ with_convolution = cuda.lazy(EXCHANGES + shared_fft.SOURCE + CONVOLUTION)
 BLOCKS, THREADS = 264, 512
 MULTIPROCESSORS = 132
 SHORTEST, LONGEST = 64, 16384
-"""Lengths whose transform fits the shared memory of a block, if they are powers of two."""
+"""Lengths whose transform fits the shared memory of a block, if they are powers of two. Twice the longest is cut in halves."""
 STATIC = 48 << 10
 """Bytes of static shared memory that a block may have; more must be requested at the launch."""
 AT_ONCE = 32 << 20
@@ -186,10 +262,11 @@ def solution(
     x1, x2, v = x1_seq.contiguous(), x2_seq.contiguous(), v_seq.contiguous()
     batch, channels, samples = x1.shape
     length = samples * team.world
-    in_block = SHORTEST <= length <= LONGEST and length & (length - 1) == 0
-    shared = 8 * shared_fft.elements(length)
+    in_block = SHORTEST <= length <= 2 * LONGEST and length & (length - 1) == 0
+    inner, work = (length, 1) if length <= LONGEST else (length // 2, 4)
+    shared = 8 * shared_fft.elements(inner)
     tile = f"__shared__ float2 tile[{shared // 8}];" if shared <= STATIC else "extern __shared__ float2 tile[];"
-    kernels = with_convolution(x1.dtype, TILE=tile, LENGTH=length) if in_block else kernel_for(x1.dtype)
+    kernels = with_convolution(x1.dtype, TILE=tile, LENGTH=inner) if in_block else kernel_for(x1.dtype)
     sizes = batch, channels, samples, parts
     # One buffer each is enough. A rank writes z after the last barrier of the previous call; the convolution that reads
     # z comes before that barrier. It writes y after the barrier of send_gates; the previous call's last gate comes
@@ -201,15 +278,14 @@ def solution(
     blocks = min(max(-(-x1.numel() // (each * THREADS)), 1), BLOCKS)
     kernels.send_gates[blocks, THREADS](team.px, x2, v, z, *sizes)
     if in_block:
-        tables = shared_fft.tables(length, x1.device)
-        threads = min(max(length // 8, 32), 2 * THREADS)
+        tables = shared_fft.tables(inner, x1.device)
+        threads = min(max(inner // 8, 32), 2 * THREADS)
         blocks_there = min(filters, MULTIPROCESSORS * min(2 * THREADS // threads, 4))
-        spectra = torch.empty((blocks_there, length // 2 + 1, 4), dtype=torch.float32, device=x1.device)
+        spectra = torch.empty((blocks_there, work, inner // 2 + 1, 4), dtype=torch.float32, device=x1.device)
         shape = (blocks_there, threads) if shared <= STATIC else (blocks_there, threads, shared)
         constants = [x.data_ptr() for x in (spectra, tables.roots, tables.turns, tables.pairs)]
-        kernels.convolve_channels[shape](
-            team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim
-        )
+        convolve = kernels.convolve_channels if work == 1 else kernels.convolve_halves
+        convolve[shape](team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim)
     else:
         kernels.send_convolved[blocks, THREADS](team.px, convolved(z, taps, bias, group_dim), y, *sizes)
     kernels.last_gate[min(-(-x1.numel() // 4096), 8 * BLOCKS), THREADS](x1, y, result, *sizes[:3])

@@ -23,11 +23,11 @@ from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
     "reshard", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
-    "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
-    "zero_step",
+    "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation", "zero_step",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_BARRIER": 0, "ALIGNED": 2}
+SMALL["LONGEST"] = 256
 """Constants for small launches: few threads suffice. Test sizes give several blocks, chunks, slices and loop turns."""
 HERE = Path(__file__).parent / "emulated"
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
