@@ -184,7 +184,7 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
             environment=wrapped.env,
             group=str(bound.group.path) if bound.group else "",
             born=theirs.fileno(),
-            filter=b"" if spec.gpus and not joined else spec.jail.filter or b"",  # untried on GPUs without jail
+            filter=spec.jail.filter or b"",
             jail=joined,
         )
         server.fork(order, fds)
