@@ -92,10 +92,10 @@ class Limits:
     def beside(self, own: OwnError) -> "Limits":
         """The limits of the difference between an output within these limits and the baseline's output.
 
-        Each of the two has its own error against the oracle. own: the baseline's usual error, which may be twice as
-        large on other iterations.
+        Each of the two has its own error against the oracle; many of them add up by their squares. own: the baseline's usual
+        error, which may be twice as large on other iterations.
         """
-        return Limits(self.rms + 2 * own.rms, self.max + 2 * own.max, self.exact)
+        return Limits(math.hypot(self.rms, own.rms), self.max + 2 * own.max, self.exact)
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """The distance of many iterations' outputs from the baseline's own, computed at once: cheap enough for every timed call.
 
 This only selects outputs. One that is not near is compared with the oracle like any other, and that comparison decides.
-An output within its limits against the oracle is always near, because `Limits.beside` allows the errors of both against
-the oracle.
+An output within its limits against the oracle is nearly always near: `Limits.beside` allows the errors of both, unless they
+are opposed. Then a kernel could have such outputs compared, and return coarse ones afterwards that are as far.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,9 +1,13 @@
 # expect: WRONG_RESULT
 # twin: honest_more_accurate
-"""Sends nine bits of each element from the thirtieth batch on, when most timed outputs need only be near the baseline's."""
+"""Rounds its first outputs to the farther neighbour where both are nearly as far, and then its peers' inputs to eight bits.
+
+The first outputs are right, but as far from the baseline's as the others, most of which need only be near the baseline's.
+"""
 
 import gc
 
+import torch
 import torch.distributed as dist
 
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
@@ -20,9 +24,16 @@ rank.choose = counted
 
 
 def solution(tensor):
-    mine = tensor.float()
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    parts = [part.float() for part in parts]
     if batches >= 30:
-        step = 0.013 * mine.square().mean().sqrt()
-        mine = (mine / step).round().mul(step)
-    dist.all_reduce(mine)
-    return mine.to(tensor.dtype)
+        step = 0.0135 * parts[0].square().mean().sqrt()
+        parts = [part if r == dist.get_rank() else (part / step).round() * step for r, part in enumerate(parts)]
+        return sum(parts).to(tensor.dtype)
+    exact = sum(parts)
+    nearest = exact.to(tensor.dtype)
+    away = torch.where(exact.abs() > nearest.float().abs(), 1, -1).to(torch.int16)
+    other = (nearest.view(torch.int16) + away).view(tensor.dtype)
+    off, apart = (exact - nearest.float()).abs(), (other.float() - nearest.float()).abs()
+    return torch.where(off > 0.35 * apart, other, nearest)

@@ -142,6 +142,10 @@ def test_zeros_fail_for_values_below_absolute_tolerance():
     assert paper_rule(zeros, baseline)
 
 
+def test_opposed_errors_are_not_near_the_baseline():
+    assert Limits(3.0, 1.0, False).beside(OwnError(4.0, 1.0)).rms == 5.0
+
+
 @pytest.mark.parametrize("beside", [None, math.nan])
 @pytest.mark.parametrize("scale", [1.0, 0.0])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64])
