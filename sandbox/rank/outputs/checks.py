@@ -110,34 +110,22 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
     Shapes equal; any floating or complex dtypes. rms: ‖y − y*‖ / ‖y*‖ (0/0 is 0). max: max |y − y*| / (|y*| + rms(y*)).
     """
-    if (error := _errors_of_finite(got, oracle)) is not None:
-        return error
-    sums = got.new_zeros(3, dtype=torch.float64)
-    for _, (difference, o, finite) in _finite_parts(got, oracle):
-        sums += torch.stack([finite.sum().to(torch.float64), o.square().sum(), difference.square().sum()])
-    count, squares, squares_off = sums.tolist()
-    if not count:
-        return OwnError()
-    scale, off = math.sqrt(squares / count), math.sqrt(squares_off / count)
+    return _errors(got, oracle, masked=False) or _errors(got, oracle, masked=True) or OwnError()
+
+
+def _errors(got: torch.Tensor, oracle: torch.Tensor, masked: bool) -> OwnError | None:
+    """Returns what `errors` does; in a third of its passes if not masked, but then None if an element is not finite."""
+    count, squares = 0, got.new_zeros(2, dtype=torch.float64)
+    for y, o, known in _known_parts(got, oracle, masked):
+        squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
+        count += known
+    scale, off = (math.sqrt(each / max(1, count)) for each in squares.tolist())
+    if not masked and not math.isfinite(scale + off):
+        return None
     if scale == 0.0:
         return OwnError(*[math.inf if off else 0.0] * 2)
-    largest = [(difference / (o.abs() + scale)).max() for _, (difference, o, _) in _finite_parts(got, oracle)]
+    largest = [(y - o).abs_().div_(o.abs().add_(scale)).max() for y, o, _ in _known_parts(got, oracle, masked)]
     return OwnError(off / scale, float(torch.stack(largest).max()))
-
-
-def _errors_of_finite(got: torch.Tensor, oracle: torch.Tensor) -> OwnError | None:
-    """Does the same as `errors` in a third of its passes. Returns None if an element is not finite."""
-    squares = got.new_zeros(2, dtype=torch.float64)
-    for _, (y, o) in _parts(got, oracle):
-        squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
-    here, off = (math.sqrt(each) for each in squares.tolist())
-    if not math.isfinite(here + off):
-        return None
-    if here == 0.0:
-        return OwnError(*[math.inf if off else 0.0] * 2)
-    scale = here / math.sqrt(got.numel() * (2 if got.is_complex() or oracle.is_complex() else 1))
-    largest = [(y - o).abs_().div_(o.abs().add_(scale)).max() for _, (y, o) in _parts(got, oracle)]
-    return OwnError(off / here, float(torch.stack(largest).max()))
 
 
 def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
@@ -148,12 +136,16 @@ def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]
         yield place, [wide(tensor[place]) for tensor in flat]
 
 
-def _finite_parts(got: torch.Tensor, oracle: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
-    """Yields parts as `_parts`: |y - y*| and y*, both 0 where one is not finite, and the mask of finite elements."""
-    for place, (y, o) in _parts(got, oracle):
-        finite = torch.isfinite(y) & torch.isfinite(o)
-        known = torch.where(finite, o, 0.0)
-        yield place, [torch.where(finite, y, 0.0).sub_(known).abs_(), known, finite]
+def _known_parts(
+    got: torch.Tensor, oracle: torch.Tensor, masked: bool
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+    """Yields parts as `_parts`: y, y*, and the number of elements that count. masked: both are 0 where one is not finite."""
+    for _, (y, o) in _parts(got, oracle):
+        if masked:
+            finite = torch.isfinite(y) & torch.isfinite(o)
+            yield torch.where(finite, y, 0.0), torch.where(finite, o, 0.0), int(finite.sum())
+        else:
+            yield y, o, y.numel()
 
 
 def limits(
@@ -296,12 +288,8 @@ def _beyond(
 
 def _rms(oracle: torch.Tensor) -> float:
     """The RMS of the finite elements; 0 if there are none."""
-    sums = oracle.new_zeros(2, dtype=torch.float64)
-    for _, (o,) in _parts(oracle):
-        finite = torch.isfinite(o)
-        sums += torch.stack([finite.sum().to(torch.float64), torch.where(finite, o, 0.0).square().sum()])
-    count, squares = sums.tolist()
-    return math.sqrt(squares / count) if count else 0.0
+    parts = [(float(o.square().sum()), count) for o, _, count in _known_parts(oracle, oracle, masked=True)]
+    return math.sqrt(sum(squares for squares, _ in parts) / max(1, sum(count for _, count in parts)))
 
 
 def _slices_beyond(difference: torch.Tensor, held: Limits, scale: float) -> torch.Tensor:
