@@ -116,7 +116,7 @@ class Rounds:
                 self.measure_overhead()
                 continue
             elapsed = self.budget_clock - started
-            ends = self.stopping_rule.ends(elapsed, self.turns.rounds, self.fewest_pairs, self.estimate)
+            ends = self.stopping_rule.ends(elapsed, self.turns.rounds, self.fewest_pairs, self.lasting)
             self._expected = self.stopping_rule.expected(elapsed, self.turns.rounds)
         self.finish()
 
@@ -401,6 +401,13 @@ class Rounds:
             device = self.device.estimate()
             self._estimated = known, (self.call.estimate(self.device), device)
         return self._estimated[1]
+
+    def lasting(self) -> tuple[Interval | None, Interval | None]:
+        """The speedups so far, without a lead by device time alone that `confirm` would drop: no inputs were replaced yet."""
+        call, device = self.estimate()
+        unproven = not (self.behind_gate.proven or self.behind_gate.probes.replaced_some)
+        alone = call is None and device is not None and self._leads(device)
+        return call, None if alone and unproven else device
 
     def samples(self) -> Samples:
         """All samples of the run's timing, for the result."""
