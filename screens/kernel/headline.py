@@ -118,13 +118,13 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     writable = "" if state.result is None or state.result.sealed else ", inputs writable"  # `doctor` names the profile
     advice = SINGLE if single else f"{isolation_words(state.result.jail)}{writable}" if state.result else ""
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
-        noisy = said == TOO_NOISY and state.result
-        longer = f"Measure longer ({key_of('measure_on', keymap)})" if noisy else ""
+        busy = told is not None and "other programs" in told.told
+        do, action = ("End them, then run again", "run") if busy else ("Measure longer", "measure_on")
+        asks = f"{do} ({key_of(action, keymap)})" if said == TOO_NOISY and state.result else ""
         speed = figures.measured_words(headline.speedup, said)[2:] if headline else reason(told.told) if told else ""
-        support = f"{speed} {where}".rstrip()
         return Answer(
             "✓ PASS", "success", words, figures.outcome_style(said),
-            big="✓", support=support, advice=advice, asks=longer,
+            big="✓", support=f"{speed} {where}".rstrip(), advice=advice, asks=asks,
         )  # fmt: skip
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),

@@ -100,9 +100,8 @@ class HistoryScreen(RunsDialog):
         return entry.sha256 == self.editors.sha256
 
     def _cell(self, entry: RunRecord | Unrun, name: str, cells: dict[str, str]) -> Figure:
-        runs = (
-            name == "verdict" and isinstance(entry, Unrun) and self.is_here(entry) and self.session.judges(self.editors)
-        )
+        unrun = name == "verdict" and isinstance(entry, Unrun) and self.is_here(entry)
+        runs = unrun and self.session.judges(self.editors)
         return ("running", "accent") if runs else super()._cell(entry, name, cells)
 
     def show_current(self) -> None:

@@ -54,7 +54,8 @@ def _cut(lines: list[Content], room: int, width: int, colour: str) -> list[Conte
     """Returns the first `room` lines; if some are left out, the last of them ends in an ellipsis."""
     shown = lines[:room]
     if shown and len(lines) > room:
-        shown[-1] = Content.styled(shown[-1].plain[: max(0, width - 2)].rstrip(" ,;·") + " …", colour)
+        last = textwrap.shorten(f"{shown[-1].plain} {lines[room].plain}", max(width, 20), placeholder=" …")
+        shown[-1] = Content.styled(last, colour)
     return shown
 
 
