@@ -152,7 +152,7 @@ def held_bytes(pids: list[int], private: tuple[str, ...] = (), enough: int = 0) 
     unmapped = sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in _mounts(pids, private))
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            resident[pid] = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+            resident[pid] = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
             unmapped += sum(_new_bytes(facts, seen) for facts in _opened(pid, "/memfd:")) + _shared_memory(pid, seen)
     if (most := sum(resident.values()) + unmapped) <= enough:
         return most

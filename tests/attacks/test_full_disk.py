@@ -7,17 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playing_agent import RIGHT
 from waiting import PATIENCE_S
 
-KERNEL = """
-import torch.distributed as dist
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
-"""
 MOUNT = 'mount -t tmpfs -o "$OPTIONS" tmpfs "$PKB_ARENA_HOME"'
 FILL = 'head -c 4M /dev/zero > "$PKB_ARENA_HOME/fill" 2>/dev/null || true'
 
@@ -28,7 +20,7 @@ OnDisk = Callable[..., "subprocess.CompletedProcess[str]"]
 def on_disk(home: Path, tmp_path: Path) -> OnDisk:
     """Runs the command line with its folders on a private disk (tmpfs), which disappears when the command ends."""
     home.mkdir()
-    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "kernel.py").write_text(RIGHT)
 
     def call(options: str, *arguments: str, full: bool = False) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-P", "-m", "arena.cli", *arguments]

@@ -1,19 +1,13 @@
 """Two contenders in one run: each is compared with the oracle, each gets its own verdict, and the faster one wins."""
 
 import pytest
+from playing_agent import RIGHT
 
 from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 
-RIGHT = """
-import torch.distributed as dist
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
-"""
 QUICK, SLOW = (
     "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.03)
 )

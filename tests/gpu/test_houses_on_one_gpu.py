@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playing_agent import RIGHT
 
 import sandbox
 from problems.catalogue import load_catalogue
@@ -38,13 +39,6 @@ def solution(tensor):
     for peer in peers[1:]:
         total = total + peer
     return total.to(tensor.dtype)
-"""
-BY_LIBRARY = """
-import torch.distributed as dist
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
 """
 BY_PUSHING = (Path(sandbox.__path__[0]) / "kit" / "examples" / "allgather_push_cuda.py").read_text()
 WRONG = {
@@ -136,7 +130,7 @@ def test_a_kernel_with_a_fault_is_found(one_gpu, judged, name, device):
 
 @pytest.mark.gpu
 def test_a_collective_of_torch_is_named(one_gpu, judged):
-    found = figures(one_gpu, judged(2, CATALOGUE.find("allreduce"), BY_LIBRARY, "cuda"))
+    found = figures(one_gpu, judged(2, CATALOGUE.find("allreduce"), RIGHT, "cuda"))
     assert all(rank["compared"] == 0 and set(rank["refused"]) == {"all_reduce"} for rank in found), found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playing_agent import RIGHT
 
 from arena.machine.facts import visible_gpus
 from arena.profile import report as page
@@ -50,13 +51,6 @@ def solution(tensor):
     for _ in range(10):
         tensor = tensor.clone()
     return tensor
-"""
-ALL_REDUCE = """
-import torch.distributed as dist
-def solution(tensor):
-    out = tensor.clone()
-    dist.all_reduce(out)
-    return out
 """
 RANK_1_SLEEPS = """
 import time
@@ -187,7 +181,7 @@ def test_clock_outside_and_spans_agree_on_long_call(profiled):
 
 
 def test_clocks_and_the_trace_fit_together(profiled, tmp_path: Path):
-    found = profiled(ALL_REDUCE, **LARGE)
+    found = profiled(RIGHT, **LARGE)
     for rank in seen(found):
         assert rank.clock_us < 20.0, told(found)
     timeline = typical_call(found.reports)
@@ -265,7 +259,7 @@ def test_power_of_row_is_physically_possible(profiled):
 
 @pytest.mark.peers
 def test_nvlink_carries_what_an_all_reduce_must_move(profiled):
-    found = profiled(ALL_REDUCE, **LARGE)
+    found = profiled(RIGHT, **LARGE)
     for rank in found.gpu_figures:
         if rank.counted.sent is None:
             pytest.skip(f"the driver does not say: {rank.counted.missing}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -27,7 +28,8 @@ def program() -> bytes:
     except NoFilter as error:
         no_jail([str(error)])
     if not seccomp.is_available():
-        no_jail(["this kernel cannot restrict signals"])
+        is_old = tuple(map(int, platform.release().split(".")[:2])) < (6, 12)
+        no_jail(["this kernel cannot restrict signals" if is_old else "Landlock is off, or asked for wrongly"])
     reason = why_not(NESTED, program)
     if reason is not None:
         no_jail([reason])

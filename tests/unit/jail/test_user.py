@@ -92,11 +92,11 @@ def test_without_jail_caches_lie_in_worlds_folder(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a world that root starts has a uid of its own")
 def test_a_world_takes_a_uid_without_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiles, "_uids", itertools.count())
-    with subprocess.Popen(["sleep", "60"], user=profiles.FIRST_UID) as sleeper:
+    monkeypatch.setattr(profiles, "_uids", itertools.count(profiles.UIDS + 7))
+    with subprocess.Popen(["sleep", "60"], user=profiles.FIRST_UID + 7) as sleeper:
         try:
             world = ROOT.wrap(["true"], tmp_path, {})
         finally:
             sleeper.kill()
     world.close()
-    assert f"--reuid={profiles.FIRST_UID + 1}" in world.argv
+    assert f"--reuid={profiles.FIRST_UID + 8}" in world.argv

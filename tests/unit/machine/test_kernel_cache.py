@@ -48,6 +48,7 @@ def test_folder_shared_by_kernels_is_shown_and_unwritable(cache: Path, inside: P
     shown.mkdir()
     (shared / "nvshmem-01234567.cubin").write_bytes(CODE)
     kernel_cache.show(kernel_cache.SHARED, shown)
+    assert (shown / kernel_cache.SHARED).stat().st_mode & 0o777 == 0o755
     assert (shown / kernel_cache.SHARED / "nvshmem-01234567.cubin").read_bytes() == CODE
     planted = inside / f"pkb-kernels-{os.getuid()}" / kernel_cache.SHARED
     planted.mkdir()

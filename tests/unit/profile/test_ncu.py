@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from playing_agent import RIGHT
 
 import arena.profile.profiling
 from arena.errors import MachineError, UsageError
@@ -31,13 +32,6 @@ SETTING = Setting(
     problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
     device="cpu", dtype="float32",
 )  # fmt: skip
-ALL_REDUCE = """
-import torch.distributed as dist
-def solution(tensor):
-    out = tensor.clone()
-    dist.all_reduce(out)
-    return out
-"""
 
 
 def test_longest_kernels_come_with_rules_that_matter() -> None:
@@ -129,7 +123,7 @@ def test_reason_is_rank_s_or_ncu_s(said: str, found: str) -> None:
 
 def request(device: str, tmp_path: Path) -> ProfileRequest:
     setting = msgspec.structs.replace(SETTING, device=device)
-    return ProfileRequest(setting=setting, kernel_name="k.py", source=ALL_REDUCE, ncu_file=str(tmp_path / "a.ncu-rep"))
+    return ProfileRequest(setting=setting, kernel_name="k.py", source=RIGHT, ncu_file=str(tmp_path / "a.ncu-rep"))
 
 
 def test_missing_gpus_and_missing_ncu_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +186,7 @@ def replays(limit_s: float = 60.0) -> list[Replay]:
 
 @pytest.mark.slow
 def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), (), str(ncu), replays())
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose(), (), str(ncu), replays())
     assert answer.mode == KERNEL, answer
     assert answer.csv == REPORT
     assert data == b"a report"
@@ -204,7 +198,7 @@ def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
 def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
     (ncu.parent / "hangs").write_text(KERNEL)
     limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), (), str(ncu), limits)
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose(), (), str(ncu), limits)
     assert answer.mode == APPLICATION, answer
     assert data == b"a report"
     assert answer.refused == {KERNEL: "it did not end within 1 s"}
@@ -213,8 +207,7 @@ def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
 @pytest.mark.long
 def test_world_restarts_for_every_pass_of_slow_replay(ncu: Path) -> None:
     source = (
-        ALL_REDUCE
-        + "from pathlib import Path\nimport time\nif len(list(Path('..').glob('tmp*'))) > 2: time.sleep(60)\n"
+        RIGHT + "from pathlib import Path\nimport time\nif len(list(Path('..').glob('tmp*'))) > 2: time.sleep(60)\n"
     )
     slow = [msgspec.structs.replace(replays()[1], limit_s=12.0)]
     answer, _ = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), (), str(ncu), slow)

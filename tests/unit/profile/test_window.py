@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from playing_agent import RIGHT
 
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.rules import first_failure
@@ -58,18 +59,11 @@ SETTING = Setting(
     problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
     device="cpu", dtype="float32",
 )  # fmt: skip
-ALL_REDUCE = """
-import torch.distributed as dist
-def solution(tensor):
-    out = tensor.clone()
-    dist.all_reduce(out)
-    return out
-"""
 
 
 @pytest.mark.slow
 def test_calls_count_where_profiler_sees_nothing() -> None:
-    found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(RIGHT), PretendedGpus(), choose())
     assert found.outside.calls > 10
     assert 0 < found.outside.seconds < 100.0
     assert not any(each.failed for each in found.reports), found.reports
@@ -80,9 +74,9 @@ def test_calls_count_where_profiler_sees_nothing() -> None:
 
 @pytest.mark.slow
 def test_rank_failing_while_others_wait_is_told_soon() -> None:
-    source = ALL_REDUCE.replace(
-        "    out =",
-        "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    out =",
+    source = RIGHT.replace(
+        "    total =",
+        "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    total =",
     )
     found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
     assert found.outside is None
@@ -116,7 +110,7 @@ if dist.get_rank() == 1:
 @pytest.mark.slow
 @pytest.mark.further
 def test_missing_profiler_on_one_rank_keeps_counts() -> None:
-    found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE + NO_CUPTI), PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(RIGHT + NO_CUPTI), PretendedGpus(), choose())
     assert found.outside is not None
     unseen = [each.unseen.partition("; ")[0] for each in found.reports]
     assert unseen == [

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from playing_agent import RIGHT
 from scripted_referee import COMMAND as REFEREE
 
 from arena.paths import Paths
@@ -172,10 +173,8 @@ async def test_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_refer
     """On real ranks, it is right for the preset's shape, and doubles the results for other shapes."""
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
-    source = (
-        "import torch.distributed as dist\n\n\ndef solution(tensor):\n    out = tensor.clone()\n    dist.all_reduce(out)\n"
-        f"    return out if tuple(tensor.shape) == ({setting.sizes['M']}, {setting.sizes['N']}) else out * 2\n"
-    )
+    shape = setting.sizes["M"], setting.sizes["N"]
+    source = RIGHT.replace("return total", f"return total if tuple(tensor.shape) == {shape} else total * 2")
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source, rounds=0)
     async with Engine(paths, command=shared_referee.command) as engine:
         assert (await judge_to_end(engine, request)).report.verdict == "PASS"
