@@ -26,5 +26,5 @@ def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -
 def test_short_deadline_still_fits_baseline_and_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.05")
     assert TimeLimits.for_baseline(1e-4, 10).batch == SHORTEST_BATCH
-    slow = TimeLimits.for_baseline(0.5, 1)
-    assert (slow.first_call, slow.batch, slow.own) == (50.0, 10.0, 200.0)
+    slow = TimeLimits.for_baseline(0.5, 3)
+    assert (slow.first_call, slow.batch, slow.time, slow.own) == (50.0, 30.0, 600.0, 200.0)
