@@ -49,61 +49,44 @@ BORN_SECONDS = 15.0
 """Limit until a new fork server, which imports torch, has forked its first world."""
 
 
-class StartedProgram:
-    """A world's first process and all its descendants: the launcher as a separate program in a jail."""
+class FirstProcess:
+    """A world's first process and all its descendants: a program in a jail, or what the fork server forks into one."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
+    def __init__(self, program: "subprocess.Popen[bytes] | None", born: socket.socket | None = None) -> None:
+        """born: a socket that delivers the process id of a forked process with a pidfd; None: `program` is the first process.
+
+        program: else bubblewrap around a process that does nothing.
+        """
+        self._program = program
+        self._born = born
+        self._pid = program.pid if program is not None and born is None else 0
+        self._handle: int | None = None
 
     @property
     def is_there(self) -> bool:
         """Whether it has been started yet."""
-        return True
+        return self._found(0.0)
 
     def tree(self) -> list[int]:
         """The process ids, once it has been started; empty if there is no process.
 
         The first process comes first. The ranks come last while only the harness runs in the world.
         """
-        return tree(self._process.pid)
-
-    def kill(self) -> bool:
-        """Kills all of them. Returns whether they are gone."""
-        gone = kill_tree(self._process.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=0.2)
-        return gone
-
-
-class Forked:
-    """The same, if the fork server has forked the first process."""
-
-    def __init__(self, born: socket.socket, builder: "subprocess.Popen[bytes] | None") -> None:
-        """born: a socket that delivers the process id with a pidfd. builder: bubblewrap around a process that does nothing."""
-        self._born = born
-        self._builder = builder
-        self._pid = 0
-        self._handle: int | None = None
-
-    @property
-    def is_there(self) -> bool:
-        return self._found(0.0)
-
-    def tree(self) -> list[int]:
         return tree(self._pid) if self._found(BORN_SECONDS) else []
 
     def kill(self) -> bool:
-        """Kills the jail and the processes. A world that is forked later finds no jail and ends by itself."""
+        """Kills all of them. Returns whether they are gone. A world that is forked later finds no jail and ends by itself."""
         gone = True
-        if self._builder is not None:  # the end of its PID namespace kills all processes in it
-            gone = kill_tree(self._builder.pid)
-            if self._builder.stdin is not None:
-                self._builder.stdin.close()
+        if self._program is not None:  # the end of its PID namespace kills all processes in it
+            gone = kill_tree(self._program.pid)
+            if self._program.stdin is not None:
+                self._program.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._builder.wait(timeout=0.2)
-        if self._found(0.0):
-            gone = kill_tree(self._pid) and gone
-        self._born.close()
+                self._program.wait(timeout=0.2)
+        if self._born is not None:
+            if self._found(0.0):
+                gone = kill_tree(self._pid) and gone
+            self._born.close()
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -111,15 +94,14 @@ class Forked:
 
     def _found(self, seconds: float) -> bool:
         """Whether the process runs, or is forked within these seconds. The pidfd shows its end, because ids are reused."""
+        if self._born is None:
+            return True
         if self._handle is None and self._born.fileno() >= 0 and _is_readable(self._born.fileno(), seconds):
             said, handles, _, _ = socket.recv_fds(self._born, 32, 1)
             self._born.close()
             if handles:
                 self._pid, self._handle = int(said), handles[0]
         return self._handle is not None and not _is_readable(self._handle, 0.0)
-
-
-FirstProcess = StartedProgram | Forked
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
@@ -156,12 +138,13 @@ def start(
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
     with wrapped_for(spec, argv, folder.path) as wrapped:
-        return StartedProgram(
-            started(bound, wrapped, folder.path, subprocess.DEVNULL, plan.pipes[0], plan.pipes[0], passed)
-        )
+        out = plan.pipes[0]
+        return FirstProcess(started(bound, wrapped, folder.path, subprocess.DEVNULL, out, out, passed))
 
 
-def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolder, servers: ForkServers) -> Forked:
+def _forked(
+    spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolder, servers: ForkServers
+) -> FirstProcess:
     """Builds a jail around a process that does nothing, if the profile has one, and orders the fork of the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
@@ -189,7 +172,7 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
         )
         server.fork(order, fds)
         undo.pop_all()
-    return Forked(born, builder)
+    return FirstProcess(builder, born)
 
 
 def started(

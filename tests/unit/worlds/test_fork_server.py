@@ -16,7 +16,7 @@ from sandbox.jail.profiles import JOINED
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
 from sandbox.worlds import world_process
-from sandbox.worlds.first_process import Forked
+from sandbox.worlds.first_process import FirstProcess
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
 from sandbox.worlds.world_process import WorldProcess
 
@@ -35,7 +35,7 @@ def test_each_device_kind_has_one_server():
 
 def test_unforked_world_has_no_processes_and_can_die():
     born, theirs = socket.socketpair()
-    world = Forked(born, None)
+    world = FirstProcess(None, born)
     assert not world.is_there
     theirs.close()
     assert world.tree() == []
@@ -50,7 +50,7 @@ def test_process_number_is_unused_once_process_has_ended():
         socket.send_fds(theirs, [str(os.getpid()).encode()], [handle])
         os.close(handle)
         theirs.close()
-        world = Forked(born, None)
+        world = FirstProcess(None, born)
         assert world.tree()[0] == os.getpid()
         process.kill()
         process.wait()
