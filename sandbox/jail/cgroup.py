@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from sandbox.machine.processes import ticks
+
 PREFIX = "pkb-arena-"
 OWN = PREFIX + "own"
 REMOVE_SECONDS = 2.0
@@ -196,8 +198,7 @@ def _ancestors(pid: int) -> list[int]:
     found = []
     while pid > 0:
         found.append(pid)
-        fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-        pid = int(fields[1]) if len(fields) > 1 else 0
+        pid, *_ = ticks(pid) or (0,)
     return found
 
 

@@ -142,15 +142,21 @@ def _copy(folder: int, name: str, target: Path, most: int) -> int:
         data = file.read(facts.st_size)  # no more, even if the file grows meanwhile
         if not is_code(data[:ELF_BYTES], target.suffix):
             return 0
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            unfinished.write_bytes(data)
-            unfinished.chmod(0o755)
-            unfinished.replace(target)
+        with contextlib.suppress(OSError):
+            put(target, data)
             return target.stat().st_blocks * BLOCK
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            return 0
+        return 0
+
+
+def put(target: Path, data: bytes) -> None:
+    """Writes a file of the cache as a whole, for all users. Raises OSError."""
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        unfinished.write_bytes(data)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def is_code(head: bytes, suffix: str) -> bool:

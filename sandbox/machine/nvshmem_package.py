@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sandbox.machine import nvml
+from sandbox.machine import kernel_cache, nvml
 from sandbox.machine.nccl_package import Package, dotted, installed
 
 PACKAGES = ("nvidia-nvshmem-cu13", "nvidia-nvshmem-cu12")
@@ -116,10 +116,7 @@ def _built(found: Package, folder: Path, arch: str) -> Path:
                 raise NoWrapper(
                     f"nvcc cannot compile nvshmem.h: {(done.stderr.strip().splitlines() or ['no reason'])[0]}"
                 )
-            unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(made, unfinished)
-            unfinished.chmod(0o755)
-            unfinished.replace(target)
+            kernel_cache.put(target, made.read_bytes())
     except (OSError, subprocess.SubprocessError) as error:
         raise NoWrapper(f"nvcc cannot be run: {error}") from None
     return target

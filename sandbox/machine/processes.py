@@ -30,6 +30,16 @@ def die_with_parent(parent: int = 0, number: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
+def forked(work: Callable[[], object], status: int = 0) -> int:
+    """Forks a child that does this work, exits with the status, and ends with this process. Returns its id."""
+    parent = os.getpid()
+    if not (child := os.fork()):
+        die_with_parent(parent)
+        work()
+        os._exit(status)
+    return child
+
+
 def adopt_orphans() -> None:
     """Makes orphaned descendants children of this process, so that it can find and reap them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -110,7 +120,7 @@ def packet_seconds(pid: int) -> float:
 
 def cpu_seconds_of_all(pids: Iterable[int]) -> float:
     """CPU time of these processes and their reaped children, with a resolution of 10 ms."""
-    return sum(sum(ticks[1:]) for pid in pids if (ticks := _ticks(pid))) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(found[1:]) for pid in pids if (found := ticks(pid))) / os.sysconf("SC_CLK_TCK")
 
 
 def waits_for_cores(pids: Callable[[], Iterable[int]]) -> Callable[[], float]:
@@ -223,7 +233,7 @@ LEAST_SECONDS = 1.0
 
 
 _outside: dict[int | None, tuple[float, dict[int, tuple[int, int, int]]]] = {}
-"""By arena: what `outside_seconds` returned last, and what `_ticks` returned then of each process."""
+"""By arena: what `outside_seconds` returned last, and what `ticks` returned then of each process."""
 
 
 def outside_seconds(arena: int | None = None) -> float:
@@ -232,7 +242,7 @@ def outside_seconds(arena: int | None = None) -> float:
     Takes milliseconds. arena: the process whose descendants are the arena's; by default the one that started this process.
     """
     pids = map(int, filter(str.isdigit, os.listdir("/proc")))
-    now = {pid: found for pid in pids if (found := _ticks(pid)) is not None}
+    now = {pid: found for pid in pids if (found := ticks(pid)) is not None}
     inside = now.keys() & {os.getppid() if arena is None else arena}
     while inside:  # the arena's process, its children, theirs, and so on
         now = {pid: found for pid, found in now.items() if pid not in inside}
@@ -247,13 +257,13 @@ def outside_seconds(arena: int | None = None) -> float:
         seen[parent] += sum(before[pid][1:])
     for pid, (_, own, collected) in now.items():
         _, own_before, collected_before = before.get(pid, (0, 0, 0))
-        ticks = max(0, own - own_before) + max(0, collected - collected_before - seen[pid])
-        total += ticks / os.sysconf("SC_CLK_TCK")
+        used = max(0, own - own_before) + max(0, collected - collected_before - seen[pid])
+        total += used / os.sysconf("SC_CLK_TCK")
     _outside[arena] = total, now
     return total
 
 
-def _ticks(pid: int) -> tuple[int, int, int] | None:
+def ticks(pid: int) -> tuple[int, int, int] | None:
     """(its parent, clock ticks of CPU time that it used, and that its collected children used); None if it does not exist."""
     with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()

@@ -11,11 +11,12 @@ import os
 import select
 import socket
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sandbox.machine.processes import adopt_orphans, die_with_parent
+from sandbox.machine.processes import adopt_orphans, die_with_parent, forked
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import LaunchPlan
 
@@ -68,15 +69,8 @@ def launch(plan: LaunchPlan) -> None:
     # Threads of a rank (the caller's and gloo's) pass work to each other. Without wake-up preemption an all-reduce
     # always takes 0.3 ms, and not up to a scheduler's tick of 4 ms.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    pids: dict[int, int] = {}
-    launcher = os.getpid()
-    for r in range(plan.ranks):
-        pid = os.fork()
-        if pid == 0:
-            die_with_parent(launcher)
-            _rank(plan, r, import_module(plan.device_module).device(r), TrustedRank if plan.trusted else ContenderRank)
-            os._exit(70)
-        pids[pid] = r
+    kind = TrustedRank if plan.trusted else ContenderRank
+    pids = {forked(partial(_rank, plan, r, kind), 70): r for r in range(plan.ranks)}
     status = socket.socket(fileno=plan.status)
     for fd in [*plan.sockets, *plan.reports, *plan.pipes]:
         os.close(fd)
@@ -98,7 +92,7 @@ def _hung_up(fd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _rank(plan: LaunchPlan, r: int, device: Any, kind: Any) -> None:
+def _rank(plan: LaunchPlan, r: int, kind: Any) -> None:
     from sandbox.rank import kernel_compilers
     from sandbox.rank.rank import prepare_process
 
@@ -109,6 +103,7 @@ def _rank(plan: LaunchPlan, r: int, device: Any, kind: Any) -> None:
         os.close(fd)
     os.sched_setaffinity(0, plan.cores[r])
     prepare_process()
+    device = import_module(plan.device_module).device(r)
     folder = Path(plan.folder) / f"rank{r}"
     folder.mkdir(exist_ok=True)
     os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan.ranks)}

@@ -6,7 +6,6 @@ On GPUs the ranks first make calls in a row without a profiler, while the refere
 (sandbox/worlds/profiled_world.py). Inputs need not be secret, because a profile is never judged.
 """
 
-import functools
 import os
 import socket
 import statistics
@@ -15,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial, wraps
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -27,7 +27,7 @@ from torch.autograd.profiler import profile, record_function
 
 from sandbox.kit import cpp, cuda
 from sandbox.kit.compilers import stamps
-from sandbox.machine.processes import die_with_parent
+from sandbox.machine.processes import die_with_parent, forked
 from sandbox.protocol.profile import MOST_SPANS, SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank import kernel_compilers
 from sandbox.rank.launcher import find_compat
@@ -57,29 +57,21 @@ def main() -> None:
     find_compat()
     torch.set_num_threads(1)
     devices = import_module(plan.device_module)
-    launcher = os.getpid()
-    pids = []
-    for rank in range(plan.setting.world):
-        pid = os.fork()
-        if pid == 0:
-            die_with_parent(launcher)
-            _rank(plan, rank, devices.device(rank))
-            os._exit(0)
-        pids.append(pid)
+    pids = [forked(partial(_rank, plan, rank, devices)) for rank in range(plan.setting.world)]
     for end in (*plan.reports, *plan.controls):
         os.close(end)
     for pid in pids:
         os.waitpid(pid, 0)
 
 
-def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
+def _rank(plan: ProfilePlan, rank: int, devices: ModuleType) -> None:
     report = plan.reports[rank]
     for ends in (plan.reports, plan.controls):
         for other, end in enumerate(ends):
             if other != rank:
                 os.close(end)
     try:
-        found = _profile(plan, rank, device)
+        found = _profile(plan, rank, devices.device(rank))
     except BaseException as error:
         found = RankProfile(rank, failed=failure(error, plan, rank)[-4000:], failed_at=time.monotonic())
     with os.fdopen(report, "wb") as stream:
@@ -245,7 +237,7 @@ def _mark_extensions() -> None:
 
 
 def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
+    @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         with record_function(name):
             return function(*args, **kwargs)

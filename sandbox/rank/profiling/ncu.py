@@ -20,11 +20,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from sandbox.machine.processes import die_with_parent
+from sandbox.machine.processes import die_with_parent, forked
 from sandbox.protocol.profile import MOST_FILE, MOST_TEXT, NcuAnswer, NcuPlan, Replay, decode_ncu_plan, encode
 from sandbox.rank.launcher import find_compat, import_ahead
 
@@ -200,7 +201,6 @@ def _watch(peers: socket.socket) -> None:
 def _fork_peers(plan: NcuPlan) -> None:
     """Forks the peers of one rank 0 after another, until this process is killed."""
     import_ahead(plan.world.device_module)
-    server = os.getpid()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"{plan.world.folder}/{PEERS}")
         listener.listen()
@@ -209,19 +209,12 @@ def _fork_peers(plan: NcuPlan) -> None:
             with first:
                 if order := first.recv(ORDER_BYTES):
                     mode, rendezvous = json.loads(order)
-                    _serve(plan, mode, rendezvous, first, server)
+                    _serve(plan, mode, rendezvous, first)
 
 
-def _serve(plan: NcuPlan, mode: str, rendezvous: str, first: socket.socket, server: int) -> None:
+def _serve(plan: NcuPlan, mode: str, rendezvous: str, first: socket.socket) -> None:
     """Forks the peers of one rank 0. When rank 0 has ended or a peer has failed, kills the rest and returns."""
-    left = set()
-    for rank in range(1, plan.world.setting.world):
-        pid = os.fork()
-        if pid == 0:
-            die_with_parent(server)
-            _rank(plan, mode, rank, rendezvous)
-            os._exit(0)
-        left.add(pid)
+    left = {forked(partial(_rank, plan, mode, rank, rendezvous)) for rank in range(1, plan.world.setting.world)}
     while not select.select([first], [], [], LOOK_S)[0]:
         ended = [found for pid in left if (found := os.waitpid(pid, os.WNOHANG))[0]]
         left -= {pid for pid, _ in ended}
