@@ -25,9 +25,9 @@ from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
 from sandbox.rank.trusted_arenas import TrustedArenas
 
-MOST_FAR, FURTHER = 8, 1.1
-"""Most slots of outputs far from the baseline's that are compared at once. A near one is compared, too, if it is so many times as
-far as any compared before: a kernel may round more once few are."""
+MOST_FAR, FURTHER = 4, 1.1
+"""Most slots of outputs far from the baseline's that are compared at once, of the farthest and of others. A near one is compared,
+too, if it is so many times as far as any compared before: a kernel may round more once few are."""
 DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
@@ -317,8 +317,8 @@ class TrustedRank(Rank):
         """The slots whose outputs are compared with the oracle, the same on all ranks (collective).
 
         Without references (`order.against` is None) these are all of `order.slots`; with them only those whose values differ from
-        the baseline's. Of `order.beside` come the MOST_FAR farthest of those that are not near on some rank, or else one that is
-        FURTHER than all before.
+        the baseline's. Of `order.beside` come the MOST_FAR farthest of those that are not near on some rank, and as many others
+        by their seeds, which are secret: a kernel may make right ones the farthest. Or else one that is FURTHER than all before.
         """
         compared = sorted({*order.beside, *(order.slots if order.against is not None else ())})
         if not compared:
@@ -334,15 +334,15 @@ class TrustedRank(Rank):
             found = torch.tensor(each, dtype=torch.float64, device=self.device.torch_device)
             self.comparison.reduce(found)
         else:
-            baseline = arenas.sides[order.against].outputs
             found = self.comparison_of(compared[0]).distance(
-                side.due, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
+                side.due, arenas.sides[order.against].outputs, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         distances = dict(zip(compared, found.tolist(), strict=True))
         before = max([side.farthest, *(distances[n] for n in order.slots if n in distances)])
-        farthest = sorted(((distances[n], n) for n in order.beside), reverse=True)[:MOST_FAR]
+        farthest = sorted(((distances[n], n) for n in order.beside), reverse=True)
         usual = FURTHER * before if before >= 0 else math.inf  # nothing was compared yet
         far = [each for each in farthest if each[0] > 1] or [each for each in farthest[:1] if each[0] > usual]
+        far[MOST_FAR:] = sorted(far[MOST_FAR:], key=lambda each: self.drawn_from[each[1]][0] or 0)[:MOST_FAR]
         side.farthest = max([before, *(distance for distance, _ in far)])
         return [n for n in order.slots if distances.get(n) != 0] + [n for _, n in far]
 

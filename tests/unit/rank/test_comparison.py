@@ -424,6 +424,8 @@ def test_later_outputs_farther_than_before_are_compared() -> None:
     found += [rank.doubtful(CompareOutputs(slots, 0, 2, others)) for slots, others in (([30], [32]), ([], [70, 40]))]
     assert found == [[], [30], [70]]
     assert rank.doubtful(CompareOutputs([], 0, 2, [70, 75])) == []
+    rank.drawn_from = {n: (n, None) for n in range(101, 141)}  # type: ignore[misc]
+    assert rank.doubtful(CompareOutputs([], 0, 2, [*range(101, 141)])) == [140, 139, 138, 137, 101, 102, 103, 104]
 
 
 def test_two_kernels_share_what_the_oracle_computed() -> None:
