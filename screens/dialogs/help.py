@@ -95,9 +95,9 @@ def show_keys_beside(screen: BaseScreen, *, shown: bool) -> None:
     panels = screen.query("#keys-beside")
     if not shown:
         panels.remove()
-    elif not panels:
+    elif not panels and screen.is_attached:
         screen.mount(VerticalScroll(FittedText(partial(_keys_beside, screen)), id="keys-beside", can_focus=False))
-    else:
+    elif panels:
         panels.first().query_one(FittedText).refresh(layout=True)
 
 
