@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual.css.query import NoMatches
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -46,6 +47,11 @@ class BaseScreen(Screen[None]):
         width, height = self.app.size
         for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
+
+    def _screen_resized(self, size: Size) -> None:
+        """Draws again once the styles fit the new size: Textual would first draw a layout of the old one."""
+        self.app.delay_update()
+        super()._screen_resized(size)
 
     def on_screen_resume(self) -> None:
         """Shows the keys beside this screen, or no longer, as on the screen before; after each move of the focus, too."""

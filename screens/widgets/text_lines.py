@@ -33,10 +33,8 @@ _GAP = 2
 
 def markdown_rows(text: str, width: int) -> list[Content]:
     """Draws a text for so many columns."""
-    rows: list[Content] = []
-    for block in re.findall(r"^```.*?^```|.+?(?=\n\s*\n|\Z)", text, re.DOTALL | re.MULTILINE):
-        rows += [*_block_rows(block.strip("\n"), width), Content("")]
-    return rows
+    blocks = re.findall(r"^```.*?^```|.+?(?=\n\s*\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return [row for block in blocks for row in (*_block_rows(block.strip("\n"), width), Content(""))]
 
 
 def _block_rows(block: str, width: int) -> list[Content]:

@@ -46,13 +46,20 @@ async def test_pane_named_in_table_is_shown_with_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
-async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, screen_text) -> None:
+async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, screen_text, monkeypatch) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)
         app.screen.draw(force=True)
         whole = ("faster", "40 rounds", "rank 3 ✓", "gloo baseline", "finished: PASS", "def solution")
         await until(pilot, lambda: all(words in screen_text(app) for words in whole))
+        drawn, display = [], app._display
+
+        def displayed(screen, shown) -> None:
+            drawn.append(app._batch_count or screen.has_class("-wide") is (screen._compositor.size.width == 160))
+            display(screen, shown)
+
+        monkeypatch.setattr(app, "_display", displayed)
         for narrow in ((60, 24), (40, 15)):
             await pilot.resize_terminal(*narrow)
             app.screen.show_view("result")
@@ -61,6 +68,7 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
                 await until(pilot, lambda: "rank 2 ✓ max" in screen_text(app))
             await pilot.resize_terminal(160, 45)
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
+        assert all(drawn), "a layout without the styles of its size was drawn"
 
 
 async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:

@@ -62,12 +62,7 @@ def _cut(lines: list[Content], room: int, width: int, colour: str) -> list[Conte
 class TimingTable(PlainStatic, RunPane, can_focus=True):
     """End-to-end time with its spread, device time if defined, percent of the roofline; baseline variants below."""
 
-    DEFAULT_CSS = """
-    TimingTable {
-        height: auto;
-        min-height: 5;
-    }
-    """
+    DEFAULT_CSS = "TimingTable { height: auto; min-height: 5; }"
     NAME: ClassVar[str] = "timing"
     TITLE: ClassVar[str] = "Time"
     LETTER: ClassVar[str] = "t"
