@@ -14,9 +14,12 @@ from arena.records.json_lines import Journal
 from arena.records.run_record import RunRecord
 from arena.sweep.records import Cell, CellResult
 from benchmarks.rows import RunRow
+from problems.catalogue import HOME
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
+ALL_REDUCE = Setting(str(HOME / "collective" / "allreduce"), "tiny", {"M": 128, "N": 256}, 2, "cpu", "float32")
+"""That of tests with real ranks."""
 SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
 
 

@@ -13,8 +13,9 @@ from arena.errors import PlayerFailed
 from arena.models import stream as streaming
 from arena.models.answer import ModelAnswer, kernel_of, whole_kernel
 from arena.models.budget import Spent
-from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Thought
+from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Thought, ToolCall, ToolResult
 from arena.models.model import open_model
+from arena.models.providers import find_provider
 from arena.models.stand_in import answer, serve
 from arena.paths import Paths
 from arena.players.prompt import build_prompt
@@ -163,6 +164,18 @@ async def test_a_whole_answer_without_a_stream_is_one(model_server: ModelServer,
     answer, _ = await ask(model_server, provider=protocol)
     assert (answer.text, answer.outcome) == ("hello", "prose")
     assert (answer.spent.read, answer.spent.written) == (7, 3)
+
+
+def test_gemini_says_why_an_answer_ended() -> None:
+    read = find_provider("gemini").reader()
+    ends = {"SAFETY": Finish("refusal", "SAFETY"), "MAX_TOKENS": Finish("length"), "OTHER": Finish("stop", "OTHER")}
+    for reason, end in ends.items():
+        assert read("", json.dumps({"candidates": [{"finishReason": reason}]})) == [end]
+
+
+def test_every_text_of_a_turn_counts() -> None:
+    turn = Message("assistant", "ab", (ToolCall("run", "{}"),), (ToolResult("run", "xyz"),))
+    assert turn.characters == len("abrun{}xyz")
 
 
 async def test_an_account_without_credit_is_not_asked_again(model_server: ModelServer) -> None:

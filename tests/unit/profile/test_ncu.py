@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from playing_agent import RIGHT
+from stored_runs import ALL_REDUCE as SETTING
 
 import arena.profile.profiling
 from arena.errors import MachineError, UsageError
@@ -17,10 +18,8 @@ from arena.profile.profile_process import NcuProfiled, ProfileRequest
 from arena.profile.profile_process import decode as decode_message
 from arena.profile.profile_process import encode as encode_message
 from arena.profile.profiling import profile_with_ncu
-from problems.catalogue import HOME
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import Cpu
-from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
 from sandbox.rank.profiling.ncu import command, reason
@@ -28,10 +27,6 @@ from sandbox.worlds.profiled_world import REPLAYS, Place, ncu_world
 
 HERE = Path(__file__).parent
 REPORT = (HERE / "ncu_report.csv").read_text()
-SETTING = Setting(
-    problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
-    device="cpu", dtype="float32",
-)  # fmt: skip
 
 
 def test_longest_kernels_come_with_rules_that_matter() -> None:

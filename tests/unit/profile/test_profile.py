@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from forked_programs import CommandLine, answer_of
+from stored_runs import ALL_REDUCE
 from waiting import comes_true
 
 from arena.cli.profile import lane
@@ -15,9 +16,7 @@ from arena.errors import MachineError
 from arena.profile.profile_process import ProfileRequest, profile
 from arena.profile.rules import BUSY, figures, first_failure, under_profiler
 from arena.profile.timeline import LanePiece, cells, chrome_trace, typical_call
-from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
-from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import RankProfile, Span, decode_report, encode
 from sandbox.referee.lease import Lease
 
@@ -249,10 +248,7 @@ def test_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path:
 
 
 def request(source: str, device: str = "cpu") -> ProfileRequest:
-    setting = Setting(
-        problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
-        device=device, dtype="float32",
-    )  # fmt: skip
+    setting = msgspec.structs.replace(ALL_REDUCE, device=device)
     return ProfileRequest(setting=setting, kernel_name="kernel.py", source=source)
 
 

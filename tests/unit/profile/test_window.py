@@ -7,14 +7,13 @@ import time
 
 import pytest
 from playing_agent import RIGHT
+from stored_runs import ALL_REDUCE as SETTING
 
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.rules import first_failure
-from problems.catalogue import HOME
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import Cpu
 from sandbox.machine.placement import RankGpu
-from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
 from sandbox.worlds import profiled_world
@@ -53,12 +52,6 @@ class PretendedGpus(Cpu):
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
         return tuple(RankGpu(rank) for rank in range(world))
-
-
-SETTING = Setting(
-    problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
-    device="cpu", dtype="float32",
-)  # fmt: skip
 
 
 @pytest.mark.slow
