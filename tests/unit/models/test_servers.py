@@ -167,10 +167,9 @@ async def test_a_whole_answer_without_a_stream_is_one(model_server: ModelServer,
 
 
 def test_gemini_says_why_an_answer_ended() -> None:
-    read = find_provider("gemini").reader()
     ends = {"SAFETY": Finish("refusal", "SAFETY"), "MAX_TOKENS": Finish("length"), "OTHER": Finish("stop", "OTHER")}
     for reason, end in ends.items():
-        assert read("", json.dumps({"candidates": [{"finishReason": reason}]})) == [end]
+        assert find_provider("gemini").reader()("", json.dumps({"candidates": [{"finishReason": reason}]})) == [end]
 
 
 def test_every_text_of_a_turn_counts() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import UsageError
-from arena.workspace.kernel_folder import main_file
+from arena.workspace.kernel_folder import main_file, write_folder
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MOST_BYTES, MOST_FILES, Kernel, fault_in, kernel_hash
@@ -127,7 +127,8 @@ def test_revisions_have_all_files_and_restore(folder: Path, tmp_path: Path) -> N
     assert workspace.keep_revision(before.text, before.files) == before.sha256
     assert workspace.kernel(before.sha256) == before.kernel
     restored = workspace.put_beside(folder, before.kernel)
-    assert restored.parent == folder.parent
+    with pytest.raises(OSError, match="Not a directory"):
+        write_folder(folder / "kernel.py" / "below", before.kernel)
     assert read_kernel(restored).kernel == before.kernel
     assert set(workspace.variants(folder)) == {folder, restored}
 

@@ -39,7 +39,7 @@ def test_pipe_is_read_unless_nobody_writes(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "kernel.py"
     os.mkfifo(path)
     monkeypatch.setattr("arena.workspace.kernels.PIPE_S", 0.1)
-    with pytest.raises(UsageError, match="nothing was written"):
+    with pytest.raises(UsageError, match=r"^nothing was written"):
         read_kernel(path)
     writing = os.open(path, os.O_RDWR)
     os.write(writing, b"x = 1\n")
