@@ -143,9 +143,9 @@ def test_one_number_has_one_sign_everywhere() -> None:
 def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     state = DuelState(read_duel_header(RECORDING))
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
-    assert words.attempts(state.left, "left", "you").plain == "you  1 …"
-    assert words.status(state.left, 66.0).plain == "▸ waiting for the judge 1:05"
-    assert words.attempts(state.left, "left", "you", over=True).plain == "you  1 –"
+    running, ended = (words.attempts(state.left, "left", "you", over).plain for over in (False, True))
+    status = words.status(state.left, 66.0).plain
+    assert (running, ended, status) == ("you  1 …", "you  1 –", "▸ waiting for the judge 1:05")
 
 
 async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> None:

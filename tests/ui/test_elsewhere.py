@@ -110,7 +110,6 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
         app.keys_beside = app._exit = True  # the app is left right after the key
         app.show_keys_beside(app.picker)
-        app._exit = False
 
 
 async def test_the_terms_on_the_screen_are_explained(open_app, until) -> None:

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from screens.app_protocol import DuelPlan
-from screens.dialogs.help import help_pages
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
@@ -122,13 +121,6 @@ async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
 def test_search_of_help_finds_beginnings_of_words() -> None:
     page = "## Keys\n\n| key | does |\n|---|---|\n| shift+F7 | files |\n| F6 | changing history |"
     assert [each for each in ("hang", "hist", "+f7", "change") if found_in(page, [each])] == ["hist", "+f7"]
-
-
-def test_help_explains_every_sign() -> None:
-    page = "\n".join(help_pages({}))
-    signs = page[page.index("## Signs") : page.index("## A first kernel")]
-    assert all(sign in signs for sign in "▲▼≈~✓✗★")
-    assert "Too noisy** is normal on laptops" in signs
 
 
 def keys(text: str) -> str:
