@@ -78,7 +78,7 @@ def _launches(device: Device, module: Any) -> dict[str, float]:
 
 
 def _links(device: Device, module: Any) -> dict[str, float]:
-    from sandbox.kit import cuda, symm
+    from sandbox.kit import symm
 
     rank, world = dist.get_rank(), dist.get_world_size()
     mine = symm.empty((SIZE,), torch.uint8, tag="calibration")
@@ -86,16 +86,11 @@ def _links(device: Device, module: Any) -> dict[str, float]:
     peers = symm.peers(mine)
     next_rank = (rank + 1) % world
     here = torch.empty_like(mine)
-    done = torch.zeros(1, dtype=torch.int32, device="cuda")
-    moves: Any = cuda.compile(Path(__file__).with_name("transfers.cu").read_text())
-
-    def pull(kernel: Any, *tile: int) -> None:
-        kernel(symm.px, next_rank, 0, 1, symm.next_epoch(), done, here, peers[next_rank], SIZE, *tile)
-
+    sm, tma = module.pull[BLOCKS, THREADS], module.pull_tma[BLOCKS, 32, 65536]
     ways: dict[str, Callable[[], Any]] = {
         "copy_engine": lambda: here.copy_(peers[next_rank]),
-        "sm": lambda: pull(moves.move[BLOCKS, THREADS]),
-        "tma": lambda: pull(moves.move_tma[BLOCKS, 32, 2 * MOST_TILE], MOST_TILE),
+        "sm": lambda: sm(here, peers[next_rank], SIZE),
+        "tma": lambda: tma(here, peers[next_rank], SIZE),
     }
     peaks = {}
     for name, work in ways.items():
