@@ -30,6 +30,7 @@ On CPU ranks, and on machines without a C++ compiler, the function runs at every
 
 import ctypes
 import functools
+import gc
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -197,6 +198,8 @@ def capture(function: Callable[[], None], tensors: Sequence[torch.Tensor]) -> Ca
     """Captures the work that a function queues, without running it. Raises KernelError."""
     stream, pool, _ = _place()
     graph = torch.cuda.CUDAGraph(keep_graph=True)
+    collects = gc.isenabled()
+    gc.disable()  # what is collected may call the driver, which would end the capture
     try:
         with torch.cuda.stream(stream):
             # torch.cuda.graph would block on the device, which work behind a closed gate must not.
@@ -209,6 +212,9 @@ def capture(function: Callable[[], None], tensors: Sequence[torch.Tensor]) -> Ca
                 graph.capture_end()
     except RuntimeError as error:
         raise KernelError(f"cannot be recorded: {str(error).strip().splitlines()[0]}") from error
+    finally:
+        if collects:
+            gc.enable()
     return Captured(graph, _nodes(graph.raw_cuda_graph()), [t.data_ptr() for t in tensors], _ranges(tensors))
 
 

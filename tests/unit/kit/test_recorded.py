@@ -1,8 +1,10 @@
 """Recorded calls: a driver that records what it gets stands in for the GPU's, and two captures for two calls of a function."""
 
 import ctypes
+import gc
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -183,3 +185,17 @@ def test_a_cpu_rank_runs_the_function_each_time():
 def test_a_recorded_function_returns_nothing():
     with pytest.raises(KernelError, match="must return nothing"):
         recorded.recorded(lambda x: x)(torch.zeros(1))  # type: ignore[arg-type, return-value]
+
+
+def test_nothing_is_collected_during_a_capture(monkeypatch):
+    def ended() -> None:
+        raise RuntimeError("a previous error")
+
+    graph, collects = SimpleNamespace(capture_begin=lambda *given, **named: None, capture_end=ended), []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda keep_graph: graph)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(recorded, "_place", lambda: (None, None, None))
+    with pytest.raises(KernelError, match="a previous error"):
+        recorded.capture(lambda: collects.append(gc.isenabled()), [])
+    assert collects == [False]
+    assert gc.isenabled()
