@@ -8,11 +8,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.attention import attend
 from sandbox.kit.blocks.columns import copy_rows, kernel_for, stream_barrier
-from sandbox.kit.blocks.reshard import kernel_for as reshard_kernels
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.side_stream import beside, join
-from sandbox.kit.recorded import recorded
-from sandbox.kit.symmetric_memory.team import Team
 
 SLOT = 1000
 
@@ -34,47 +31,25 @@ def solution(
     queries of range i attend to rows k_ranges[i, 0] up to k_ranges[i, 1]. Query head h reads kv head h * Hk
     // Hq.
 
-    Queries are exchanged in one launch, and the next range's attention is queued before the exchange of an output. Copy
-    engines do that one beside the attention: a kernel that waits for a peer would hold multiprocessors.
+    The host's launches are the limit, so queries are exchanged in one launch, and the next range's attention is queued
+    before the exchange of an output. Copy engines do that one beside the attention: a kernel that waits for a peer would
+    hold multiprocessors.
     """
     world, ranges = dist.get_world_size(group), cp_shuffle_num
     intervals = k_ranges.tolist()  # the host needs the shapes; no work is queued yet that it would wait for
     if key_value.shape[1] < world:
         key_value = key_value.repeat_interleave(world // key_value.shape[1], dim=1)
-    team = symm.team(group)
-    if query.is_cuda:
-        for compiled in (kernel_for, reshard_kernels):  # before the ranks exchange: see `cuda.lazy`
-            compiled(cuda.unit_of(query))
-    # Two buffers are enough: a rank writes in call e+2 after the barriers of call e+1, when all ranks have ended call e.
-    output = team.out((ranges, len(query) // ranges, query[0].numel()), query.dtype, "output", ring=2)
-    # A recording would keep the scores that float32 needs.
-    write = write_output if query.itemsize == 2 else write_output.function
-    write(query, key_value, output, intervals, clip_token_nums or 0, team)
-    return output.view(query.shape)
-
-
-def gathered(x: torch.Tensor, ranges: int, team: Team) -> torch.Tensor:
-    """x [R*b, H, D] -> this rank's heads of all ranks' rows, by range: [R, W*b, H/W, D]."""
-    parts = x.reshape(ranges, -1, *x.shape[1:])
-    # One buffer is enough: a rank writes in the next call, after the barrier behind all ranks' attention.
-    shape = ranges, team.world * parts.shape[1], x.shape[1] // team.world, x.shape[2]
-    return reshard(parts, 2, 1, team, team.empty(shape, x.dtype, "gathered"))
-
-
-@recorded
-def write_output(
-    query: torch.Tensor,
-    key_value: torch.Tensor,
-    output: torch.Tensor,
-    intervals: list[list[int]],
-    clip: int,
-    team: Team,
-) -> None:
-    """Writes all ranks' parts of the output, symmetric [R, b, Hq*Dh]. clip: tokens of a range that are kept; 0: all."""
-    (ranges, rows, width), world = output.shape, team.world
-    pairs, queries, share = gathered(key_value, ranges, team), gathered(query, ranges, team), width // world
-    kept = clip or pairs.shape[1]
+    team, is_cuda = symm.team(group), query.is_cuda
+    if is_cuda:
+        kernel_for(cuda.unit_of(query))  # before the ranks exchange: see `cuda.lazy`
+    pairs = reshard(key_value.reshape(ranges, -1, *key_value.shape[1:]), 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]
+    queries = reshard(query.reshape(ranges, -1, *query.shape[1:]), 2, 1, team)  # [R, W*b, Hq/W, Dh]
+    kept = clip_token_nums or pairs.shape[1]
     key, value = pairs[:, :kept].flatten(0, 1)[None].chunk(2, dim=-1)  # copies only if tokens are left out
+
+    # Two buffers are enough: a rank writes in call e+2 after the barriers of call e+1, when all ranks have ended call e.
+    rows, share = len(query) // ranges, query[0].numel() // world
+    output = team.out((ranges, rows, world * share), query.dtype, "output", ring=2)
     places = team.peers(output[..., team.rank * share : (team.rank + 1) * share])
     made: list[torch.Tensor] = []  # kept until copy engines have read them
 
@@ -87,10 +62,11 @@ def write_output(
         own = queries[number : number + 1]
         made.append(attend(own, key[:, start:end], value[:, start:end], None, causal=False).view(-1, share))
         if number:
-            with beside(ready) if output.is_cuda else contextlib.nullcontext():
+            with beside(ready) if is_cuda else contextlib.nullcontext():
                 send(number - 1)
-        ready = torch.cuda.current_stream().record_event() if output.is_cuda else None
+        ready = torch.cuda.current_stream().record_event() if is_cuda else None
     send(ranges - 1)
-    if output.is_cuda:
+    if is_cuda:
         join()
     stream_barrier(output, team, SLOT)
+    return output.view(query.shape)

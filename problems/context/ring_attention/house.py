@@ -1,13 +1,10 @@
 """House kernel: ring attention without a ring; short sequences take one launch, for long ones ranks exchange heads."""
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.attention import attend, attend_short, attend_together, is_recordable, is_short
-from sandbox.kit.recorded import recorded
+from sandbox.kit.blocks.attention import attend, attend_short, attend_together, is_short
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
@@ -34,29 +31,4 @@ def solution(
         return attend_short(q.contiguous(), k.contiguous(), v.contiguous(), softmax_scale, causal, team)
     if world == 1:
         return attend(q, k, v, softmax_scale, causal)
-    team, given = symm.team(group), (q, k, v, softmax_scale, causal, group)
-    batch, rows, heads, width = q.shape
-    output = team.out((batch, rows, -(-heads // world) * world, width), q.dtype, "attended")
-    if not q.is_cuda or heads % world or not is_recordable(rows, width, q.dtype, group):
-        return attended(*given, output)
-    write_attended(*given, output)
-    return output
-
-
-def attended(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: float | None,
-    causal: bool,
-    group: dist.ProcessGroup | None,
-    output: torch.Tensor,
-) -> torch.Tensor:
-    """The result, which is the output if each rank has equally many heads; see `attend_together`."""
-    return attend_together(torch.stack((q, k, v), dim=2), scale, causal, group, output)
-
-
-@recorded
-def write_attended(*given: Any) -> None:
-    """Writes to the last argument; takes what `attended` takes."""
-    attended(*given)
+    return attend_together(torch.stack((q, k, v), dim=2), softmax_scale, causal, group)
