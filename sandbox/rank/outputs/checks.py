@@ -288,7 +288,8 @@ def _beyond(
 
 def _rms(oracle: torch.Tensor) -> float:
     """The RMS of the finite elements; 0 if there are none."""
-    parts = [(float(o.square().sum()), count) for o, _, count in _known_parts(oracle, oracle, masked=True)]
+    known = (o[torch.isfinite(o)] for _, (o,) in _parts(oracle))
+    parts = [(float(finite.square().sum()), len(finite)) for finite in known]
     return math.sqrt(sum(squares for squares, _ in parts) / max(1, sum(count for _, count in parts)))
 
 
