@@ -28,9 +28,8 @@ NOISY_PERCENT = 50.0
 """A measurement with a larger smallest detectable difference is too noisy for "even"."""
 WIDEST = 25.0
 """An interval whose ends differ by more than this factor gives no claim."""
-WAITED = (
-    "other programs use the cores (the baseline's ranks waited for one {:.0f} % of the time, the kernel's {:.0f} %)"
-)
+OTHER_PROGRAMS = "other programs use the cores"
+WAITED = OTHER_PROGRAMS + " (the baseline's ranks waited for one {:.0f} % of the time, the kernel's {:.0f} %)"
 
 
 class Pair(msgspec.Struct, frozen=True):

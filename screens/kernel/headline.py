@@ -22,6 +22,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.launch_plan import role_words
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import OTHER_PROGRAMS
 from screens import figures
 from screens.actions import key_of
 from screens.kernel.run_update import failed_other
@@ -118,7 +119,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     writable = "" if state.result is None or state.result.sealed else ", inputs writable"  # `doctor` names the profile
     advice = SINGLE if single else f"{isolation_words(state.result.jail)}{writable}" if state.result else ""
     if headline is None or said not in figures.CLEAR:  # a large figure would be read as the result
-        busy = told is not None and "other programs" in told.told
+        busy = told is not None and OTHER_PROGRAMS in told.told
         do, action = ("End them, then run again", "run") if busy else ("Measure longer", "measure_on")
         asks = f"{do} ({key_of(action, keymap)})" if said == TOO_NOISY and state.result else ""
         speed = figures.measured_words(headline.speedup, said)[2:] if headline else reason(told.told) if told else ""
