@@ -231,12 +231,13 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         for text in ("wrong", "wait"):
             await save_kernel(pilot, text)
             await until(pilot, lambda: result_of(screen) or text == "wait")  # noqa: B023
-        await until(pilot, lambda: screen.session.state.phase == "check")
+        await until(pilot, lambda: screen.session.state.phase == "check" and not result_of(screen))
         await pilot.press("f6")
         await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
         history = app.screen
-        assert history.query_one("#runs").get_cell_at((0, 1)).plain == "running"
-        at = next(n for n, entry in enumerate(history.entries) if entry.sha256 == content_hash("wrong"))
+        kernels = [entry.sha256 for entry in history.entries]
+        running, at = (kernels.index(content_hash(text)) for text in ("wait", "wrong"))
+        assert history.query_one("#runs").get_cell_at((running, 1)).plain == "running"
         history.query_one("#runs").move_cursor(row=at)
         await pilot.pause()
         await pilot.press("t")
