@@ -122,6 +122,11 @@ class RefereeAtWork:
         self.send(events.Run(run_id=run_id, setting=setting, kernel_name=name, source=source, rounds=rounds, **more))
         return run_id
 
+    def printed(self) -> str:
+        """The text that the last run printed, rank by rank: ranks write at the same time, and pieces of lines."""
+        logs = [event for event in self.events if isinstance(event, events.Log)]
+        return "".join(event.text for event in sorted(logs, key=lambda event: event.rank))
+
     def until(self, *kinds: type) -> Any:
         """Reads events until one of these kinds. Kills the referee and fails after PATIENCE_S."""
         assert self.process.stdout is not None
@@ -249,8 +254,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             if result.verdict is not Verdict.PASS:
                 assert result.failure.advice
         assert bait.harm(referee.said, jailed=is_jail(result.jail)) == ()
-        printed = "".join(event.text for event in referee.events if isinstance(event, events.Log))
-        kept[name] = Judged(kernel, result, printed)
+        kept[name] = Judged(kernel, result, referee.printed())
         return kept[name]
 
     return find
