@@ -44,13 +44,17 @@ class BaseScreen(Screen[None]):
 
     def on_compose(self) -> None:
         """Sets the classes of this size before there are contents; later, all their styles would be computed again."""
-        width, height = self.app.size
-        for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
-            self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
+        self.add_class(*self._classes_for(self.app.size))
+
+    def _classes_for(self, size: Size) -> list[str]:
+        sides = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
+        fits = ([name for least, name in sorted(points or ()) if cells >= least] for cells, points in sides)
+        return [name for names in fits for name in names[-1:]]
 
     def _screen_resized(self, size: Size) -> None:
         """Draws again once the styles fit the new size: Textual would first draw a layout of the old one."""
-        self.app.delay_update()
+        if not self.has_class(*self._classes_for(size)):
+            self.app.delay_update()
         super()._screen_resized(size)
 
     def on_screen_resume(self) -> None:
