@@ -1,5 +1,6 @@
 """Canaries for the attack suite on the host (files, sockets, processes), and the check whether an attack touched one."""
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -24,6 +25,13 @@ WORLD_BYTES = 1 << 30
 memory."""
 
 
+def _listener() -> socket.socket:
+    """A listener whose port no listener of a rank gets by chance: such ports start at 32768."""
+    while True:
+        with contextlib.suppress(OSError):  # the port of another program
+            return socket.create_server(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
+
+
 class Bait:
     """Canaries for a suite. `environment` is for the referee; `fill` puts the facts into a kernel's text."""
 
@@ -36,7 +44,7 @@ class Bait:
         self.canary.write_text(f"PKBCANARYCONTENT {self.secret}\n")
         self._cache = tempfile.TemporaryDirectory(prefix=".pkb-bait-cache-", dir=Path.home())
         Path(self._cache.name).chmod(0o755)
-        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self._tcp = _listener()
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._udp.bind(("127.0.0.1", 0))
         self._abstract = socket.socket(socket.AF_UNIX)
