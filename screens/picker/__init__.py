@@ -113,12 +113,11 @@ class PickerScreen(BaseScreen):
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
         box = FilterInput(words, id="filter", of="#problems")
         await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
-        preview = PlainStatic(id="card-preview")
-        await self.query_one("#card-pane").mount(preview)
-        follow_width(preview, self._show_card)
+        await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
         fault = PlainStatic(id="results-fault")
         await self.query_one("#problem-pane").mount(fault, box, ProblemTable(id="problems"), before="#nothing")
+        follow_width(self.query_one("#card-preview"), self._show_card)
         await self.mount(KeyLine())
         self.table.focus()
 
