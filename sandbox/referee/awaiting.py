@@ -21,7 +21,7 @@ from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed, machine_too_busy
 from sandbox.worlds.rank_wire import Received
-from sandbox.worlds.world import World
+from sandbox.worlds.world import BUSY, IDLE, World
 from sandbox.worlds.world_process import MEMORY_CHECK_SECONDS
 
 SPIN_SECONDS = 0.03
@@ -63,9 +63,10 @@ class Awaiting:
 
         Raises:
             WorldFailed, Deadline: a world with a kernel failed.
-            HarnessFailed, SettingRefused: a world without a kernel failed, or the ranks only waited for a core.
+            HarnessFailed, SettingRefused: a world in which no kernel was loaded failed, or the ranks only waited for a core.
             Stopped: the run was cancelled.
         """
+        runs_kernel = world.spec.kernel and world.state in IDLE | BUSY  # earlier, none was loaded
         time_left = _TimeLeft(world, limit, self.timer, self.outside)
         spins = world.spec.kind.spins and len(os.sched_getaffinity(0)) >= CORES_PER_RANK * world.ranks
         spin_s = SPIN_SECONDS if spins else 0.0
@@ -80,7 +81,7 @@ class Awaiting:
                         raise machine_too_busy(f"ranks {missing} waited for one")
                     raise Deadline(missing, kind)
             except WorldFailed as failed:
-                if world.spec.kernel:
+                if runs_kernel:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
@@ -88,9 +89,9 @@ class Awaiting:
                 raised = _RAISED.findall(printed) if failed.kind == "DIED" else []
                 raise HarnessFailed(f"{raised[-1] if raised else failed}\n{failed.text}\n{printed}") from None
             except Deadline as late:
-                if world.spec.kernel or may_be_late:
+                if runs_kernel or may_be_late:
                     raise
-                role = Role.ORACLE if world.trusted else Role.REFERENCE
+                role = Role.ORACLE if world.trusted else Role.SPARE if world.spec.kernel else Role.REFERENCE
                 message = f"ranks {late.ranks} of the {role.words} world did not answer within {limit:.0f} s"
                 raise HarnessFailed(f"{message}\n{_printed(world)}") from None
             if self.stopped():

@@ -39,20 +39,18 @@ class Contenders:
 
     def open_spares(self) -> None:
         """Opens the problem in spares that have started, without waiting for them."""
-        if (setting := self._setting) is None:
-            return
         for world in list(self.spares):
+            assert self._setting is not None
             try:
-                self._tend(world, setting)
+                self._tend(world, self._setting)
             except (WorldFailed, OSError):
                 self._drop(world)
 
     def tend_spares(self) -> None:
         """Opens the problem in spares, and starts the next one when all have it open."""
         self.open_spares()
-        if (setting := self._setting) is None:
-            return
-        if 0 < len(self.spares) < SPARES and all(world.has_open(setting) for world in self.spares):
+        setting = self._setting
+        if setting and 0 < len(self.spares) < SPARES and all(world.has_open(setting) for world in self.spares):
             with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
                 self.spares.append(self.starter.start(Role.SPARE, setting))
 
@@ -90,8 +88,7 @@ class Contenders:
     def take(self, setting: Setting) -> World:
         """The contender of a run: a spare with the problem open, or a world that is started now.
 
-        A world on GPUs takes a second to start. So if this was the last spare, the next one starts now, while the
-        contender is checked.
+        A world on GPUs takes a second to start. If this was the last spare, the next one starts beside the check.
         """
         self.contender = self._take(setting)
         if kind_of(setting.device).on_gpus and not self.spares:
@@ -106,21 +103,20 @@ class Contenders:
         return self.rival
 
     def _take(self, setting: Setting) -> World:
+        """A spare with the problem open. Those that started beside another kernel, which may have taken all memory, may fail."""
+        before = list(self.spares)
         self.prepare_spare(setting)
         world = next((spare for spare in self.spares if spare.has_open(setting)), self.spares[0])
-        if not world.has_open(setting):
-            self.starter.open_problem([world], setting, Role.SPARE)
+        try:
+            if not world.has_open(setting):
+                self.starter.open_problem([world], setting, Role.SPARE)
+        except HarnessFailed:
+            self._drop(world)
+            if world not in before:
+                raise
+            return self._take(setting)
         self.spares.remove(world)
         return world
-
-    def keep(self) -> None:
-        """Makes the contender a spare again. Only for one that has run the problem's own baseline to the end."""
-        world = self.contender
-        if world is not None and len(self.spares) < SPARES and world.wires.failure is None:
-            self.spares.append(world)
-            self.contender = None
-            world.processes.resume()
-            world.wires.watch_compiling(None)
 
     def end(self) -> list[World]:
         """Kills the contender and its rival after their run; returns those that were killed."""

@@ -9,6 +9,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.protocol.messages import ChooseBatch, LoadKernel
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
+from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.starter import WorldStarter, fits
 from sandbox.worlds.world import State, World
 
@@ -49,7 +50,8 @@ class References:
         return len(self._loaded[1]) >= prepared.references_of(count)
 
     def take(self, prepared: PreparedSetting, setting: Setting, count: int) -> list[World]:
-        """`count` worlds, or as many as fit into memory, with the baseline loaded."""
+        """`count` worlds, or as many as fit into memory, with the baseline loaded. Older ones may have found no memory."""
+        before = set(self.worlds)
         if self._loaded is not None and self._loaded[0] is prepared:
             self.renew()
         self._outdated = None
@@ -62,7 +64,13 @@ class References:
             self._loaded = None
             for world in chosen:
                 world.processes.resume()
-            self.starter.open_problem(chosen, setting, Role.REFERENCE)
+            try:
+                self.starter.open_problem(chosen, setting, Role.REFERENCE)
+            except HarnessFailed:
+                self.drop()
+                if before.isdisjoint(chosen):
+                    raise
+                return self.take(prepared, setting, count)
             try:
                 self._load(prepared, setting, chosen)
             except BaseException:
@@ -129,7 +137,8 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     exchange: of the references' side, whose worlds have loaded the baseline. Raises HarnessFailed.
     """
     prepared = exchange.prepared
-    _assemble(exchange, worlds, 1)
+    exchange.draw(1, timed=False)
+    exchange.arm(*worlds)
     for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
         exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
@@ -140,15 +149,11 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
         left -= count
 
 
-def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
-    exchange.draw(count, timed=False)
-    exchange.arm(*worlds)
-
-
 def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
     """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
     limit = exchange.prepared.limits.first_call
-    _assemble(exchange, worlds, count)
+    exchange.draw(count, timed=False)
+    exchange.arm(*worlds)
     exchange.reveal(0, count)
     for world in worlds:
         world.tell(ChooseBatch(0, count))

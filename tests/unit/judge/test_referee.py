@@ -150,19 +150,6 @@ def test_run_with_little_memory_says_so_and_continues(told: Callable[[], list[An
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
 
-def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine()
-    referee = machine.referee()
-    run = events.Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
-    referee.judge(run)
-    assert result(told()).outcome == "even"
-    kept = machine.started["spare"][0]
-    assert kept.state is State.ARMED
-    assert kept in referee.contenders.spares
-    assert judged_by(referee, machine, told).verdict is Verdict.PASS
-    assert kept.state is State.DEAD
-
-
 def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
     stopped: list[bool] = []
 
@@ -191,8 +178,7 @@ def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "after", "phase"),
-    [(Kind.OPEN, 0, "prepare"), (Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")],
+    ("order", "after", "phase"), [(Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")]
 )
 def test_failing_reference_is_harness_error_and_gets_replaced(
     order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
@@ -251,6 +237,17 @@ def test_only_kernel_that_took_memory_is_blamed(
         verdict is Verdict.OUT_OF_MEMORY,
     )
     assert times > 1 or judged_by(referee, machine, told).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("role", ["spare", "reference"])
+def test_worlds_that_kernel_left_no_memory_are_replaced(role: str, told: Callable[[], list[Any]]) -> None:
+    text, greedy = "OutOfMemoryError: CUDA out of memory", Fault(Kind.GO, Kind.NO_MEMORY, text="out of memory", times=1)
+    machine = MadeMachine("made-gpu", MadeKernel(faults=[greedy]))
+    failing = [Fault(Kind.READY, Kind.RAISED, text=text)]
+    machine.faults = {"spare": [[], failing]} if role == "spare" else {"reference": [failing] * 2}
+    referee = machine.referee()
+    verdicts = [judged_by(referee, machine, told).verdict for _ in range(2)]
+    assert verdicts == [Verdict.OUT_OF_MEMORY, Verdict.PASS]
 
 
 def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:
