@@ -30,7 +30,7 @@ from arena.sweep.records import CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
-from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup
+from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -173,7 +173,7 @@ class InstantJudge:
         self._store = Store(paths.database, paths.runs)
         make_folder(paths.runs)
 
-    async def start(self) -> None:
+    async def start(self, setting: Setting | None = None) -> None:
         """Does nothing."""
 
     async def judge(self, request: RunRequest) -> RunInProgress:

@@ -115,7 +115,7 @@ class Services:
         """Prepares worlds for a setting. Returns the error, or "" if there was none."""
         try:
             if self.warms:
-                await self.engine.warm(setting)
+                await self.engine.start(setting)
         except ArenaError as error:
             return f"{error.message}: {error.advice}"
         return ""

@@ -72,7 +72,6 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
                 # Events of worlds that start while the model writes must not overwrite its line.
                 engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
                 await access.start()
-                await engine.warm(plan.setting)  # while the model writes
                 if plan.origin is not None:
                     task = replace(task, origin=await access.judge_origin(plan.origin))
             try:

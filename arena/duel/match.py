@@ -244,7 +244,7 @@ class Match:
         """
         self._started = time.monotonic()
         try:
-            await self._judge.start()
+            await self._judge.start(self.state.header.setting)
             if any(self.state.header.player(side).kind == "model" for side in events.SIDES):
                 require_jail(self._judge.jail, self.unsafe)
             await self._play_sides()

@@ -55,12 +55,12 @@ class JudgeAccess(KernelAccess):
         self._other_sizes, self._hear_other_size = other_sizes, hear_other_size
 
     async def start(self) -> None:
-        """Starts the judge.
+        """Starts the judge, with worlds for the task, which start while the player writes.
 
         Raises:
             MachineError: the judge does not start, or has no jail and `unsafe` is not set.
         """
-        await self._judge.start()
+        await self._judge.start(self._task.setting)
         require_jail(self._judge.jail, self._unsafe)
 
     async def judge(self, kernel: Kernel, name: str) -> Judgement:

@@ -166,15 +166,19 @@ class Engine:
 
     # --- start and end -------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Starts the referee. Not needed before `judge` or `warm`, which start it themselves.
+    async def start(self, setting: events.Setting | None = None) -> None:
+        """Starts the referee. Not needed before `judge`, which starts it itself.
+
+        setting: worlds for it start, too, so that the first run in it starts at once.
 
         Raises:
             RefereeFailed: it did not start.
             FolderUnwritable: the folder of the journals cannot be written.
         """
         await asyncio.to_thread(make_folder, self._paths.runs)
-        await self._living_referee()
+        referee = await self._living_referee()
+        if setting is not None:
+            await referee.send(events.Warm(setting=setting))
 
     async def close(self) -> None:
         """Ends the run in progress, the referee and all its worlds within bounded time. May be called twice."""
@@ -202,15 +206,6 @@ class Engine:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     # --- runs and measurements -----------------------------------------------------------------------------
-
-    async def warm(self, setting: events.Setting) -> None:
-        """Starts worlds for a setting, so that the first run in it starts at once.
-
-        Raises:
-            RefereeFailed: the referee did not start.
-        """
-        referee = await self._living_referee()
-        await referee.send(events.Warm(setting=setting))
 
     async def calibrate(self, setting: events.Setting) -> events.Calibrated:
         """Measures this machine's peaks with this device and world size; nothing else may be running.

@@ -17,7 +17,7 @@ from arena.records.json_lines import Journal
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Judged, Log, Refused, Result, RunTerms
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Judged, Log, Refused, Result, RunTerms, Setting
 from sandbox.protocol.kernel_files import kernel_hash
 from sandbox.protocol.result import harness_error_result
 
@@ -220,8 +220,10 @@ class Judge(Protocol):
     def jail(self) -> str:
         """Name of the jail that kernels run in; empty before `start`."""
 
-    async def start(self) -> None:
-        """Starts what judging needs. `judge` does so, too; this only reports an error sooner.
+    async def start(self, setting: Setting | None = None) -> None:
+        """Starts what judging needs. `judge` does so, too; this reports an error sooner.
+
+        setting: that of the first run, so that its worlds start now.
 
         Raises:
             MachineError: it cannot be started.

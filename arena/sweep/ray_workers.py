@@ -109,7 +109,7 @@ class RemoteJudge:
         )
         self._pumps: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
+    async def start(self, setting: events.Setting | None = None) -> None:
         """Does nothing: the host's engine is running already."""
 
     async def judge(self, request: RunRequest) -> RunInProgress:

@@ -93,7 +93,6 @@ class ModelSession:
         )
         try:
             await access.start()
-            await services.engine.warm(self.setting)  # while the model writes
             if origin is not None:
                 task = replace(task, origin=await self._known(origin, access))
             try:

@@ -14,7 +14,7 @@ from arena.workspace.named_kernels import BASELINE, GRAPH
 from benchmarks.rows import Counts, PlannedRun, RunRow
 from benchmarks.tables.gpu_runs import KERNEL_TABLE, conclude, rows_of
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds
+from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Setting
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
@@ -63,7 +63,7 @@ class MadeJudge:
     def __init__(self, *results: Result) -> None:
         self._results = iter(results)
 
-    async def start(self) -> None:
+    async def start(self, setting: Setting | None = None) -> None:
         """There is nothing to start."""
 
     async def judge(self, request: RunRequest) -> RunInProgress:
