@@ -50,8 +50,8 @@ class Awaiting:
 
     poll: Callable[[float], None]
     """poll(seconds): serves what arrives within that time."""
-    stopped: Callable[[], bool]
-    """Whether the run was cancelled."""
+    stopped: Callable[[Kind], bool]
+    """Whether a wait for answers of this kind ends without them."""
     timer: TimeSource = time
     outside: Callable[[], float] = outside_seconds
     """CPU seconds of other programs on this machine."""
@@ -64,7 +64,7 @@ class Awaiting:
         Raises:
             WorldFailed, Deadline: a world with a kernel failed.
             HarnessFailed, SettingRefused: a world in which no kernel was loaded failed, or the ranks only waited for a core.
-            Stopped: the run was cancelled.
+            Stopped: as `stopped` says.
         """
         runs_kernel = world.spec.kernel and world.state in IDLE | BUSY  # earlier, none was loaded
         time_left = _TimeLeft(world, limit, self.timer, self.outside)
@@ -94,7 +94,7 @@ class Awaiting:
                 role = Role.ORACLE if world.trusted else Role.SPARE if world.spec.kernel else Role.REFERENCE
                 message = f"ranks {late.ranks} of the {role.words} world did not answer within {limit:.0f} s"
                 raise HarnessFailed(f"{message}\n{_printed(world)}") from None
-            if self.stopped():
+            if self.stopped(kind):
                 raise Stopped
             self.poll(0.0 if time_left.elapsed < spin_s else min(0.25, max(left, 0.001)))
             if time_left.elapsed > MEMORY_CHECK_SECONDS:

@@ -24,6 +24,7 @@ from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
 from sandbox.machine.locked_folder import remove_all_leftovers
 from sandbox.protocol import events
+from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, R
 from sandbox.protocol.result import Transfers, harness_error_result, joined, unjudged_result
 from sandbox.protocol.verdict import Verdict
@@ -76,7 +77,7 @@ class Referee:
         self.timer = timer
         self.pipe = EnginePipe(self.selector, timer)
         self.emit = self.pipe.emit
-        self.await_all = Awaiting(self.poll, self.pipe.stopped, timer)
+        self.await_all = Awaiting(self.poll, self.stopped, timer)
         self.servers = ForkServers()
         start = start_processes or partial(World.start, selector=self.selector, heard=self.hear, servers=self.servers)
         self.starter = WorldStarter(self.jail, start, self.await_all, self.emit, timer)
@@ -103,7 +104,7 @@ class Referee:
                 command = self.pipe.commands.popleft()
                 if isinstance(command, events.Run):
                     self.judge(command)
-                elif isinstance(command, events.Warm):
+                elif isinstance(command, events.Warm) and not self.pipe.commands:
                     self.warm(command.setting)
                 elif isinstance(command, events.Calibrate):
                     self.calibrate(command.setting)
@@ -120,6 +121,11 @@ class Referee:
                 self.references.renew()
             self.contenders.tend_spares()
 
+    def stopped(self, kind: Kind) -> bool:
+        """Whether a wait for answers of this kind ends: the run was cancelled, or a command replaces `warm`."""
+        warming = self.opening and self.pipe.running is None
+        return self.pipe.stopped() or (warming and bool(self.pipe.commands) and kind in (Kind.READY, Kind.OPENED))
+
     def poll(self, timeout: float) -> None:
         """Serves whatever is readable."""
         for selected, _ in self.selector.select(max(timeout, 0.0)):
@@ -131,14 +137,14 @@ class Referee:
     # --- the work of each command ----------------------------------------------------------------------------
 
     def warm(self, setting: events.Setting) -> None:
-        """Prepares worlds for a setting. The next run reports failures."""
+        """Prepares worlds for a setting, until the next command. The next run reports failures."""
         try:
             check_setting(setting)
             count = kind_of(setting.device).pace.references_for(None)
-            prepared = self.prepare_setting(setting, count)
-            if not self.pipe.commands:  # a run checks its kernel first
-                self.take_references(prepared, setting, count)
+            self.take_references(self.prepare_setting(setting, count), setting, count)
             self.contenders.prepare_spare(setting)
+        except Stopped:  # the next command uses the same worlds
+            pass
         except UNMEASURED:
             self.oracle.drop()
 
@@ -412,19 +418,19 @@ class Referee:
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if run.rounds != 0 else 0
         started = self.timer.monotonic()
         self.emit(events.PhaseStarted(phase="prepare", limit_s=deadlines.PREPARE))
-        prepared = self.prepare_setting(run.setting, count)
+        prepared = self.prepare_setting(run.setting, count, 1 if run.versus is None else 2)
         self.emit(events.PhaseEnded(phase="prepare", seconds=self.timer.monotonic() - started))
         return prepared
 
-    def prepare_setting(self, setting: events.Setting, count: int) -> PreparedSetting:
-        """The prepared setting. A spare starts meanwhile, and then `count` reference worlds.
+    def prepare_setting(self, setting: events.Setting, count: int, spares: int = 1) -> PreparedSetting:
+        """The prepared setting. Spares start meanwhile, and then `count` reference worlds.
 
         The correctness check needs no references. On four H200, six worlds that start at once take 19 s, one takes 4 s.
         """
         with self.spares_opened():
             if not self.oracle.is_prepared(setting):
                 self.oracle.start(setting)
-                self.contenders.prepare_spare(setting)
+                self.contenders.prepare_spare(setting, spares)
                 self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
             prepared = self.oracle.prepare(setting)
         self.references.start(setting, count)

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sandbox.machine.devices.kind import distinct_calls
+from sandbox.machine.devices.kind import warm_calls
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.frames import LOST, GatePage, Kind
@@ -91,7 +91,7 @@ class PreparedSetting:
     @property
     def distinct_calls(self) -> int:
         """Number of untimed calls, each on other inputs, that prepare the libraries of a new world for most shapes."""
-        return distinct_calls(self.call_seconds) if self.varies else 0
+        return warm_calls(self.call_seconds, distinct=True) if self.varies else 0
 
 
 def _factor_words(bad: OutputError) -> str:

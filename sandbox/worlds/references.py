@@ -11,7 +11,7 @@ from sandbox.protocol.messages import ChooseBatch, LoadKernel
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.starter import WorldStarter, fits
-from sandbox.worlds.world import State, World
+from sandbox.worlds.world import BUSY, State, World
 
 
 class References:
@@ -92,9 +92,9 @@ class References:
         make_first_calls(exchange, worlds)
 
     def drop_busy(self) -> None:
-        """After a run that ended early: kills the worlds that were running or have a batch queued."""
+        """After a run that ended early: kills the worlds that were running or have a batch queued. Those that start go on."""
         for world in list(self.worlds):
-            if not (world.processes.paused and world.idle):
+            if world.state in BUSY or (world.idle and not world.processes.paused):
                 self._drop(world)
 
     def drop(self) -> None:
@@ -142,11 +142,9 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
         exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
-    left = prepared.distinct_calls
-    while left > 0:
-        count = min(left, prepared.layout.slots)
-        _run(exchange, worlds, count)
-        left -= count
+    calls, slots = prepared.distinct_calls, prepared.layout.slots
+    for begun in range(0, calls, slots):
+        _run(exchange, worlds, min(slots, calls - begun))
 
 
 def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:

@@ -60,19 +60,15 @@ WARM_SECONDS, MOST_WARM = 0.3, 50
 """Seconds and most calls of the untimed calls in a new world."""
 
 
-def warm_calls(call_s: float) -> int:
-    """Number of untimed calls in a new world, at least 1. call_s: seconds per call."""
-    return max(1, min(MOST_WARM, int(WARM_SECONDS / max(call_s, 1e-7))))
-
-
 DISTINCT_SECONDS, MOST_DISTINCT = 2.5, 400
 """The same for calls with a new input each, if shapes vary between calls. A call of problem 32 took 3.5 ms at first and 1.1 ms
 after 400 calls on two H100, and 6 ms and 1.8 ms on CPU ranks. 0.8 s were enough for 130 calls only."""
 
 
-def distinct_calls(call_s: float) -> int:
-    """Number of untimed calls with a new input each, at least 1. call_s: seconds per call."""
-    return max(1, min(MOST_DISTINCT, int(DISTINCT_SECONDS / max(call_s, 1e-7))))
+def warm_calls(call_s: float, distinct: bool = False) -> int:
+    """Number of untimed calls in a new world, at least 1. call_s: seconds per call. distinct: with a new input each."""
+    seconds, most = (DISTINCT_SECONDS, MOST_DISTINCT) if distinct else (WARM_SECONDS, MOST_WARM)
+    return max(1, min(most, int(seconds / max(call_s, 1e-7))))
 
 
 class DeviceKind:

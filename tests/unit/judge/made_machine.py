@@ -143,7 +143,7 @@ class MadeMachine:
         """Whether runs have probes, which replace some timed batches."""
         self.outside_share = 0.0
         """Share of the cores that other programs use."""
-        self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock, self.outside)
+        self.await_all = Awaiting(self.poll, lambda kind: self.stop, self.clock, self.outside)
         self._loaded: dict[str, int] = {}
         self._parts: dict[World, tuple[MadeRanks, MadeProcesses]] = {}
 

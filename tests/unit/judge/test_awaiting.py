@@ -81,7 +81,7 @@ def test_second_half_begins_when_referee_has_core() -> None:
         machine.clock.sleep(next(first, seconds))
 
     with pytest.raises(HarnessFailed, match="too busy"):
-        Awaiting(poll, lambda: False, machine.clock, machine.outside)(world, Kind.LOADED, 4.0)
+        Awaiting(poll, lambda kind: False, machine.clock, machine.outside)(world, Kind.LOADED, 4.0)
 
 
 def test_answer_that_was_not_due_breaks_protocol() -> None:

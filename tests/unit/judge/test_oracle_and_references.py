@@ -73,8 +73,6 @@ def test_references_load_once_and_make_untimed_first_calls() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
-    assert pool.references.are_loaded(pool.oracle.prepared, 0)
-    assert not pool.references.are_loaded(pool.oracle.prepared, 2)
     worlds = pool.references.take(stage, setting, 2)
     assert pool.references.are_loaded(pool.oracle.prepared, 2)
     assert not pool.references.are_loaded(pool.oracle.prepared, 3)
@@ -146,12 +144,6 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
     assert (last.slots, last.side) == ([], REFERENCE)  # the outputs are poisoned again
 
 
-def test_slow_calls_on_many_inputs_are_fewer() -> None:
-    machine = MadeMachine()
-    machine.oracle.varies, machine.oracle.seconds = True, 0.1
-    assert machine.pool().oracle.prepare(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
-
-
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("varies", [False, True])
 def test_references_are_renewed_after_runs_with_differing_shapes(varies: bool, idle: bool) -> None:
@@ -171,29 +163,18 @@ def test_references_are_renewed_after_runs_with_differing_shapes(varies: bool, i
 
 def test_another_setting_takes_references_whose_shapes_differed() -> None:
     machine = MadeMachine()
-    machine.oracle.varies = True
+    machine.oracle.varies, machine.oracle.seconds = True, 0.1
     pool, setting, other = machine.pool(), machine.setting(), machine.setting(sizes={"M": 64, "N": 64})
     before = list(pool.references.take(pool.prepare(setting, 2), setting, 2))
+    assert pool.oracle.prepare(setting).distinct_calls == int(DISTINCT_SECONDS / 0.1)
     pool.references.note_run(pool.oracle.prepared, setting)
     for world in before:
         world.processes.pause()
     assert pool.references.take(pool.prepare(other, 2), other, 2) == before
     assert pool.references.are_loaded(pool.oracle.prepared, 2)
+    assert sum(isinstance(order, LoadKernel) for order in machine.ranks(before[0]).orders) == 2
     pool.references.renew()
     assert pool.references.worlds == before
-
-
-def test_references_are_loaded_again_for_another_stage() -> None:
-    machine = MadeMachine()
-    pool = machine.pool()
-    for sizes in ({"M": 64, "N": 64}, {"M": 128, "N": 64}):
-        setting = machine.setting(sizes=sizes)
-        worlds = pool.references.take(pool.prepare(setting, 2), setting, 2)
-        for world in worlds:
-            world.processes.pause()
-    loads = [isinstance(order, LoadKernel) for order in machine.ranks(worlds[0]).orders]
-    assert sum(loads) == 2
-    assert len(machine.started["reference"]) == 2
 
 
 def test_references_that_failed_or_misfit_are_replaced() -> None:
@@ -212,15 +193,16 @@ def test_references_that_failed_or_misfit_are_replaced() -> None:
     assert len(machine.started["reference"]) == 5
 
 
-def test_after_early_end_only_rested_references_stay() -> None:
+def test_after_early_end_resting_and_starting_references_stay() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     resting, running, queued = pool.references.take(pool.prepare(setting, 3), setting, 3)
     queued.state = State.QUEUED
     for world in (resting, queued):
         world.processes.pause()
+    pool.references.start(setting, 4)
     pool.references.drop_busy()
-    assert pool.references.worlds == [resting]
+    assert pool.references.worlds == [resting, machine.started["reference"][3]]
     assert running.state is queued.state is State.DEAD
     assert not pool.references.are_loaded(pool.oracle.prepared, 1)
     pool.references.drop()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import JAIL, MadeCpu, MadeGpu, MadeMachine
-from made_worlds import OPEN_SECONDS, MadeProcesses
+from made_worlds import OPEN_SECONDS, START_SECONDS, MadeProcesses
 from stored_runs import result as run_result
 
 from sandbox.protocol import events
@@ -173,8 +173,10 @@ def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
 def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
     machine.referee().judge(machine.run(rounds=6, versus=events.Contender("rival.py", "# rival.py\n")))
-    judged = result(told())
-    assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
+    found = told()
+    assert (result(found).verdict, result(found).rival.verdict) == (Verdict.PASS, Verdict.CRASH)
+    starts = [event.role for event in found if isinstance(event, events.WorldChanged) and event.state == "starting"]
+    assert starts[:4] == ["baseline", "spare", "spare", "reference"]  # correctness needs the first three
 
 
 @pytest.mark.parametrize(
@@ -460,6 +462,19 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
     referee.warm(machine.setting())
     referee.judge(machine.run(rounds=None, budget_s=0.2))
     assert not any(isinstance(event, events.PhaseStarted) and event.phase == "prepare" for event in told())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_run_replaces_preparation_while_worlds_start(dtype: str, told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine("made-gpu")
+    referee, run = machine.referee(), machine.run(rounds=6)
+    run = msgspec.structs.replace(run, setting=machine.setting(dtype=dtype))
+    machine.clock.after(START_SECONDS + OPEN_SECONDS + 0.2, lambda: referee.pipe.hear(run))
+    referee.warm(machine.setting())
+    assert {world.state for world in machine.started["reference"]} == {State.STARTING}
+    referee.judge(referee.pipe.commands.popleft())
+    assert result(told()).verdict is Verdict.PASS
+    assert [len(machine.started[role]) for role in ("baseline", "reference")] == [1, 4]
 
 
 def test_failed_warming_is_no_event_before_the_run(told: Callable[[], list[Any]]) -> None:
