@@ -9,7 +9,7 @@ when values are small.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,8 +27,7 @@ MAX_FACTOR, CAP_ULPS = 4.0, 32.0
 """Limit of the largest elementwise error, relative to the baseline's; units in the last place up to which this factor and
 ORDER_FACTOR apply."""
 FLOOR_ULPS = 4.0
-"""Least RMS limit of float32 and finer dtypes. It allows another order of summation if the baseline's happens to be
-exact."""
+"""Least RMS limit of float32 and finer dtypes. It allows another order of summation if the baseline's is exact."""
 DEVIATIONS = 5.0
 """Standard deviations of the error between iterations that are allowed for chance."""
 SPREAD_OF_ONE, SPREAD = 0.75, 1.4
@@ -95,7 +94,8 @@ class Limits:
         Each of the two has its own error against the oracle; many of them add up by their squares. own: the baseline's usual
         error, which may be twice as large on other iterations.
         """
-        return Limits(math.hypot(self.rms, own.rms), self.max + 2 * own.max, self.exact)
+        rms, slice_rms = (math.hypot(each, own.rms) for each in (self.rms, self.slice_rms))
+        return replace(self, rms=rms, max=self.max + 2 * own.max, slice_rms=slice_rms)
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:

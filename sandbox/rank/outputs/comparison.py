@@ -231,7 +231,7 @@ class Comparison:
                 return FAR
             if one.numel():
                 here = one.to(other.device).reshape(1, -1)
-                worst = max(worst, float(distance(here, other.reshape(1, -1), limit)))
+                worst = max(worst, float(distance(here, other.reshape(1, -1), limit, one.shape)))
         return worst
 
     @property

@@ -15,21 +15,18 @@ from sandbox.rank.outputs.checks import Limits
 
 FAR = float("inf")
 CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10
-"""Bytes of outputs that are processed at once, on devices and in host memory. The latter stay in the caches of a
-core."""
-
+"""Bytes of outputs that are processed at once, on devices and in host memory. The latter stay in the caches of a core."""
 EQUAL_BYTES = 1 << 30
 """Bytes of outputs that are checked for equality at once."""
 
 LimitsOf = Callable[[slots.Unpacked], list[Limits]]
-"""Returns the limits of each output's difference from the given baseline output; fewer if they are not known for
-all."""
+"""Returns the limits of each output's difference from the given baseline output; fewer if they are not known for all."""
 
 
-def distance(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Tensor:
+def distance(got: torch.Tensor, baseline: torch.Tensor, held: Limits, shape: Sequence[int] = ()) -> torch.Tensor:
     """The distance of each row's values from the baseline's, in units of its limit: float64 [rows]; near is at most 1.
 
-    got, baseline: [rows, elements] of one dtype and shape, at least one element.
+    got, baseline: [rows, elements] of one dtype and shape, at least one element. shape: of the output in a row.
     """
     if not (got.dtype.is_floating_point or got.dtype.is_complex):
         differs = (got != baseline).any(dim=1)
@@ -37,22 +34,25 @@ def distance(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.T
     y, b = _numbers(got), _numbers(baseline)
     if held.exact:
         return torch.where(_same(y, b).all(dim=1), 0.0, FAR).to(torch.float64)
-    found = _in_limits(y - b, b, held)
+    found = _in_limits(y - b, b, held, shape)
     strange = ~found.isfinite()
     if bool(strange.any()):
         # Equal infinities, NaNs and zeros are no difference. A row whose squares overflow stays far.
         y, b = y[strange], b[strange]
         same = _same(y, b)
-        again = _in_limits((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held)
+        again = _in_limits((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held, shape)
         found[strange] = again.masked_fill_(same.all(dim=1), 0)
     return found.to(torch.float64).nan_to_num_(FAR, FAR)
 
 
-def _in_limits(off: torch.Tensor, b: torch.Tensor, held: Limits) -> torch.Tensor:
+def _in_limits(off: torch.Tensor, b: torch.Tensor, held: Limits, shape: Sequence[int]) -> torch.Tensor:
     """[rows] in units of the limit; NaN or infinite if a value is, or if all of the baseline's are zero."""
     norm = torch.linalg.vector_norm(b, dim=1)
     scale = norm / b.shape[1] ** 0.5
     rms = torch.linalg.vector_norm(off, dim=1) / (norm * held.rms)
+    if held.along >= 0:
+        squares = off.view(len(off), *shape, -1).transpose(1, 1 + held.along).flatten(2).square().mean(dim=2)
+        rms = torch.maximum(rms, squares.amax(dim=1).sqrt() / (scale * held.slice_rms))
     largest = off.abs_().div_(b.abs().add_(scale[:, None])).amax(dim=1) / held.max
     return torch.where(norm.isfinite(), torch.maximum(rms, largest), FAR)
 
@@ -128,6 +128,6 @@ def _distance_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_
             if torch.equal(mine[:, padded].view(torch.int64), its[:, padded].view(torch.int64)):
                 continue
             place = slice(start, start + size)
-            here = distance(mine[:, place].view(y.dtype), its[:, place].view(y.dtype), held[index])
+            here = distance(mine[:, place].view(y.dtype), its[:, place].view(y.dtype), held[index], y.shape)
             found = torch.maximum(found, here)
     return found

@@ -143,7 +143,8 @@ def test_zeros_fail_for_values_below_absolute_tolerance():
 
 
 def test_opposed_errors_are_not_near_the_baseline():
-    assert Limits(3.0, 1.0, False).beside(OwnError(4.0, 1.0)).rms == 5.0
+    held = Limits(3.0, 1.0, False, along=1, slice_rms=3.0).beside(OwnError(4.0, 1.0))
+    assert (held.rms, held.max, held.along, held.slice_rms) == (5.0, 3.0, 1, 5.0)
 
 
 @pytest.mark.parametrize("beside", [None, math.nan])

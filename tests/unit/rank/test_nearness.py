@@ -12,7 +12,7 @@ from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots
 
 LIMITS = Limits(1e-2, 4e-2, False)
 EXACT = Limits(0.0, 0.0, True)
-ROOM, SIZE = 4, slots.header_bytes(4) + 4096
+ROOM, SIZE = 4, slots.header_bytes(4) + 8192
 
 
 def arena(*outputs: object) -> torch.Tensor:
@@ -43,6 +43,14 @@ def test_one_element_too_far_on_either_side(sign: int, change: float) -> None:
     y = b.clone()
     y[0, 7] += change  # the RMS error stays within its limit
     assert distance(y, b, LIMITS).tolist() == pytest.approx([0.4 / 2 / 4e-2], rel=1e-4)
+
+
+def test_coarse_row_is_far_where_rows_have_limits() -> None:
+    held = Limits(1e-2, 4e-2, False, along=1, slice_rms=1.2e-2)
+    b = torch.ones(4, 64, 5)
+    honest, coarse = b + 6e-3, b.clone()
+    coarse[:, 63] += 3e-2  # within the limits of the whole
+    assert far([honest, coarse], [b, b], [held]) == pytest.approx([0.6, 2.5], rel=1e-4)
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-6])
