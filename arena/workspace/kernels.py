@@ -281,7 +281,7 @@ class Workspace:
                     write_atomically(path, text.encode(), mode=0o400)
         if of is not None:
             with writing(path.parent), self._kept_path(of).open("a", encoding="utf-8") as file:
-                file.write(f"{time.time():.0f} {kernel.sha256}\n")
+                file.write(f"{time.time()} {kernel.sha256}\n")
         return kernel.sha256
 
     def kept_of(self, path: Path) -> dict[str, float]:
@@ -290,7 +290,7 @@ class Workspace:
             lines = self._kept_path(path).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return {}
-        found = (re.fullmatch(r"(\d+) ([0-9a-f]{64})", line) for line in lines)  # the last line may be torn
+        found = (re.fullmatch(r"(\d+\.?\d*) ([0-9a-f]{64})", line) for line in lines)  # the last line may be torn
         return {match[2]: float(match[1]) for match in found if match}
 
     def keep_file(self, path: Path) -> Path | None:
