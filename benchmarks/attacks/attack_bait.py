@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import AnyEvent, Log, encode
 from sandbox.worlds.contenders import SPARES
 
 TOKEN_VARIABLE = "PKB_CANARY_TOKEN"
@@ -30,6 +32,12 @@ def _listener() -> socket.socket:
     while True:
         with contextlib.suppress(OSError):  # the port of another program
             return socket.create_server(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
+
+
+def printed(said: Sequence[AnyEvent]) -> str:
+    """The text that ranks printed, rank by rank: they write at the same time, and pieces of lines."""
+    logs = [event for event in said if isinstance(event, Log)]
+    return "".join(event.text for event in sorted(logs, key=lambda event: event.rank))
 
 
 class Bait:
@@ -81,8 +89,8 @@ class Bait:
             source = source.replace(f"@{name}@", value)
         return source
 
-    def harm(self, said: str = "", jailed: bool = True, device: str = "cpu") -> tuple[str, ...]:
-        """Harm done since the last call, in words. said: the referee's output since then; device: the last run's."""
+    def harm(self, said: Sequence[AnyEvent] = (), jailed: bool = True, device: str = "cpu") -> tuple[str, ...]:
+        """Harm done since the last call, in words. said: the referee's events since then; device: the last run's."""
         found = []
         for what, sock in (("TCP", self._tcp), ("an abstract socket", self._abstract)):
             try:
@@ -95,7 +103,7 @@ class Bait:
             found.append("a datagram")
         except BlockingIOError:
             pass
-        if self.secret in said:
+        if self.secret in printed(said) + b"".join(map(encode, said)).decode(errors="replace"):
             found.append("the canary in what the referee said")
         if self._bystander.poll() is not None:
             found.append("a process outside was killed")

@@ -18,7 +18,7 @@ from arena.settings import Settings
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.fuzzing import Mutant, mutant, read_tricks, undeserved
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, encode
+from sandbox.protocol.events import AnyEvent
 
 PROBLEM = "allreduce"
 ROUNDS = 3
@@ -117,5 +117,5 @@ async def _judge(judge: Judge, made: Mutant, world: int, bait: Bait, said: list[
         tally.note(made, type(error).__name__)
         return f"{type(error).__name__}: {error.message}"
     tally.note(made, f"{result.verdict.value} {result.outcome or ''}".strip())
-    harm = bait.harm(b"".join(map(encode, said)).decode(errors="replace"), jailed=is_jail(result.jail))
+    harm = bait.harm(said, jailed=is_jail(result.jail))
     return "; ".join(filter(None, (undeserved(made, result), *harm)))

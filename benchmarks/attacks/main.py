@@ -36,7 +36,7 @@ from benchmarks.attacks.attack_suite import (
 from benchmarks.attacks.fuzz_campaign import fuzz
 from problems.catalogue import load_catalogue
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import AnyEvent, Ready, encode
+from sandbox.protocol.events import AnyEvent, Ready
 from sandbox.protocol.verdict import ExitCode
 
 SUITE = ROOT / "tests" / "attacks"
@@ -232,11 +232,10 @@ async def _judge(
         verdicts[result.verdict.value] += 1
         surprise = surprise or kernel.surprise(result)
         jailed = is_jail(result.jail)
-    text = b"".join(map(encode, said)).decode(errors="replace")
     counted = len(verdicts) > 1
     return msgspec.structs.replace(
         outcome,
         verdict=", ".join(f"{verdict} {count}" if counted else verdict for verdict, count in verdicts.most_common()),
         surprise=surprise,
-        harm=bait.harm(text, jailed=jailed, device=kernel.device),
+        harm=bait.harm(said, jailed=jailed, device=kernel.device),
     )

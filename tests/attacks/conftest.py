@@ -14,7 +14,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from arena.machine.facts import is_jail
-from benchmarks.attacks.attack_bait import Bait
+from benchmarks.attacks.attack_bait import Bait, printed
 from benchmarks.attacks.attack_suite import MOST_TRIES, TWIN, AttackKernel, harmful, read_catalogue, read_kernels
 from problems.catalogue import load_catalogue
 from sandbox.protocol import events
@@ -93,8 +93,7 @@ class RefereeAtWork:
         self.count = 0
         self.catalogue = load_catalogue()
         self.events: list[Any] = []
-        self.said = ""
-        """The events of the last run as the referee wrote them."""
+        """Of the last run."""
 
     def setting(self, name: str, world: int = 2, dtype: str = "", preset: str = "tiny", **sizes: int) -> events.Setting:
         """A problem on CPU ranks, in its first dtype if none is given."""
@@ -122,11 +121,6 @@ class RefereeAtWork:
         self.send(events.Run(run_id=run_id, setting=setting, kernel_name=name, source=source, rounds=rounds, **more))
         return run_id
 
-    def printed(self) -> str:
-        """The text that the last run printed, rank by rank: ranks write at the same time, and pieces of lines."""
-        logs = [event for event in self.events if isinstance(event, events.Log)]
-        return "".join(event.text for event in sorted(logs, key=lambda event: event.rank))
-
     def until(self, *kinds: type) -> Any:
         """Reads events until one of these kinds. Kills the referee and fails after PATIENCE_S."""
         assert self.process.stdout is not None
@@ -134,7 +128,6 @@ class RefereeAtWork:
         watchdog.start()
         try:
             for line in self.process.stdout:
-                self.said += line.decode()
                 event = events.decode_event(line)
                 self.events.append(event)
                 if isinstance(event, kinds):
@@ -147,7 +140,6 @@ class RefereeAtWork:
         """Runs a kernel to its verdict, again if other programs left no core."""
         for _ in range(MOST_TRIES):
             self.events.clear()
-            self.said = ""
             self.start(setting, source, **options)
             event = self.until(events.Finished, events.Refused, events.Fatal)
             assert isinstance(event, events.Finished), event
@@ -253,8 +245,8 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             assert not surprise
             if result.verdict is not Verdict.PASS:
                 assert result.failure.advice
-        assert bait.harm(referee.said, jailed=is_jail(result.jail)) == ()
-        kept[name] = Judged(kernel, result, referee.printed())
+        assert bait.harm(referee.events, jailed=is_jail(result.jail)) == ()
+        kept[name] = Judged(kernel, result, printed(referee.events))
         return kept[name]
 
     return find

@@ -37,7 +37,7 @@ def test_looters_of_one_world_find_nothing(jail, stands, looters):
     for _ in range(2):
         result = referee.judge(referee.setting("allreduce"), ALL_OF_THEM, rounds=0, files=files)
         assert result.verdict is Verdict.PASS, result.failure
-        assert bait.harm(referee.said, jailed=True) == ()
+        assert bait.harm(referee.events, jailed=True) == ()
 
 
 def test_the_run_after_a_crash_is_unaffected(referee):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.attacks.attack_bait import printed
 from sandbox.protocol.events import Refused
 from sandbox.protocol.verdict import Verdict
 
@@ -143,8 +144,9 @@ def test_a_module_that_changes_after_load(jail, referee, text, verdict):
 def test_kernel_sees_its_own_files_and_no_others(jail, referee):
     result = referee.judge(referee.setting("allreduce"), SEES, rounds=0, files=FILES)
     assert result.verdict is Verdict.PASS, result.failure
-    assert "worlds 1 folders ['compiled', 'kernel']" in referee.printed()
-    assert "files ['gather.py', 'kernel.py', 'ops/plus.h', 'ops/sum.cpp', 'ops/sum.py']" in referee.printed()
+    text = printed(referee.events)
+    assert "worlds 1 folders ['compiled', 'kernel']" in text
+    assert "files ['gather.py', 'kernel.py', 'ops/plus.h', 'ops/sum.cpp', 'ops/sum.py']" in text
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.attacks.attack_suite import TWIN, read_catalogue, read_kernels
+from sandbox.protocol.events import Log
 from sandbox.protocol.verdict import Verdict
 
 FOLDER = Path(__file__).parent
@@ -34,6 +35,7 @@ print(open("@HOME_CANARY@").read())
 def solution(tensor):
     return tensor.clone()
 """
+CANARY_SAID = "the canary in what the referee said"
 
 
 @pytest.mark.further
@@ -45,13 +47,15 @@ def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
     assert result.jail == "none"
     assert result.verdict is Verdict.LOAD_ERROR
     assert str(bait.canary) in result.failure.text
-    assert bait.harm(without_jail.said, jailed=False) == ()  # it names the file but does not show its content
+    assert bait.harm(without_jail.events, jailed=False) == ()  # it names the file but does not show its content
     without_jail.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
-    assert bait.harm(without_jail.said, jailed=False) == (
+    assert bait.harm(without_jail.events, jailed=False) == (
         "a connection over TCP",
         "a connection over an abstract socket",
         "a datagram",
-        "the canary in what the referee said",
+        CANARY_SAID,
     )
+    halves = ((0, bait.secret[:9]), (1, "of another rank"), (0, bait.secret[9:]))  # as ranks write at the same time
+    assert bait.harm([Log(run_id="r", rank=rank, text=text) for rank, text in halves], jailed=False) == (CANARY_SAID,)
     clamps = without_jail.judge(setting, KERNELS["t29_asks_for_more_of_its_core"].source, rounds=0)
     assert clamps.verdict is Verdict.PASS
