@@ -1,9 +1,13 @@
 """The app without a terminal: real screens, a small catalogue, recorded runs or a scripted referee."""
 
+import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
 from textual.css.model import RuleSet
+from textual.css.query import NoMatches
 from textual.css.styles import RulesMap
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
@@ -20,6 +25,9 @@ from textual.widgets import TextArea
 from waiting import comes_true
 
 import arena.machine.facts
+import screens.base
+import screens.picker.problem_table
+import screens.terminal_app
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
 from problems.catalogue import HOME, Catalogue
@@ -128,6 +136,26 @@ def _styles_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stylesheet, "_process_component_classes", _style_components_once)
 
 
+_press_keys = App._press_keys
+
+
+async def _press_what_is_seen(self: App[Any], keys: Iterable[str]) -> None:
+    """Presses a key when the last dialog is gone from the display. Before, it would be the dialog's."""
+    for key in keys:
+        await comes_true(lambda: getattr(self, "_vanished_at", 0.0) < math.inf)
+        await _press_keys(self, [key])
+
+
+@pytest.fixture(autouse=True)
+def _keys_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key is given up, and a second one counts for 20 times as long: on a busy machine a test's steps take seconds."""
+    monkeypatch.setattr(App, "_press_keys", _press_what_is_seen)
+    for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
+        monkeypatch.setattr(screens.terminal_app, limit, 60.0)
+    for module in (screens.base, screens.picker.problem_table):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() / 20))
+
+
 class FewProblems(Services):
     """Three problems instead of all: pictures stay the same when problems are added."""
 
@@ -181,7 +209,14 @@ def open_app(services: Services) -> Opener:
 
 async def _until(pilot: Pilot[None] | None, condition: Callable[[], bool]) -> None:
     """Lets the app run until the condition is true and the screen in front has its widgets."""
-    await comes_true(condition)
+
+    @wraps(condition)
+    def true() -> bool:
+        with suppress(NoMatches):  # a widget that is not mounted yet
+            return condition()
+        return False
+
+    await comes_true(true)
     if pilot is not None:
         await comes_true(lambda: not pilot.app.is_running or pilot.app._exit or pilot.app.screen.is_mounted)
 

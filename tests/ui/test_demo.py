@@ -100,7 +100,7 @@ async def test_any_key_takes_over_and_ends_the_scene(play, until, tmp_path, key)
     before = started_processes()
     async with play([live], loop=True) as (app, pilot):
         await until(pilot, lambda: app.screen.performance.stage.slide == "race")
-        assert started_processes() - before
+        await until(pilot, lambda: started_processes() - before)
         await pilot.press(key)
         await until(pilot, lambda: app.screen is app.picker)
         await until(pilot, lambda: not started_processes() - before)

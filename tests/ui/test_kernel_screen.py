@@ -1,7 +1,6 @@
 """The kernel screen with recorded runs, which update the same state as live runs."""
 
 import os
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -175,8 +174,8 @@ async def test_refused_save_is_confirmed_and_not_queued(open_app, until, screen_
         await pilot.press("ctrl+s")
         await until(pilot, lambda: any("ctrl+s again replaces it" in told.message for told in app._notifications))
         await until(pilot, lambda: "QUEUED" not in screen_text(app))
-        before_the_end = SimpleNamespace(monotonic=lambda: time.monotonic() + COMPLAINED_S - 2.0)
-        monkeypatch.setattr(screens.base, "time", before_the_end)
+        now = screens.base.time.monotonic
+        monkeypatch.setattr(screens.base, "time", SimpleNamespace(monotonic=lambda: now() + COMPLAINED_S - 2.0))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: path.read_bytes() == text.encode())
         await until(pilot, lambda: not screen.was_pressed("save"))

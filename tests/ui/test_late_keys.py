@@ -10,7 +10,6 @@ from textual.events import Key
 from textual.widgets import Select
 from waiting import PATIENCE_S
 
-from screens import terminal_app
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Question
 from screens.duel.setup import DuelSetup
@@ -18,13 +17,6 @@ from screens.kernel.setting_dialog import SettingDialog
 from screens.profile import ProfileScreen
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _no_key_is_given_up(monkeypatch) -> None:
-    """Lengthens the program's time limits: these tests check the order of events, also on a slow machine."""
-    for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
-        monkeypatch.setattr(terminal_app, limit, 60.0)
 
 
 async def closed_by_escape(app, pilot, until) -> Key:

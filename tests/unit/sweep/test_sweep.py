@@ -140,7 +140,7 @@ async def test_pending_result_counts_in_interrupted_sweep(paths: Paths, monkeypa
     monkeypatch.setattr(SweepJournal, "append", slow)
     heard = Listener(judged=judged.append)
     playing = asyncio.create_task(played(paths, plan_for("1-4"), [Scripted("pass")], heard))
-    await asyncio.to_thread(at_the_disk.wait, 30)
+    await asyncio.to_thread(at_the_disk.wait, PATIENCE_S)
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing
