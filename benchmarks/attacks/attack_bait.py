@@ -23,8 +23,7 @@ LEFT_BEHIND = "pkb-attack-"
 """Prefix of the files that attacks write, wherever they can."""
 LEAVE_SECONDS = 10.0
 WORLD_BYTES = 1 << 30
-"""Memory limit of a world while the suite runs, so that an attack on memory does not need the whole machine's
-memory."""
+"""Memory limit of a world while the suite runs: an attack on memory does not need the whole machine's."""
 
 
 def _listener() -> socket.socket:
@@ -93,16 +92,12 @@ class Bait:
         """Harm done since the last call, in words. said: the referee's events since then; device: the last run's."""
         found = []
         for what, sock in (("TCP", self._tcp), ("an abstract socket", self._abstract)):
-            try:
+            with contextlib.suppress(BlockingIOError):
                 sock.accept()[0].close()
                 found.append(f"a connection over {what}")
-            except BlockingIOError:
-                pass
-        try:
+        with contextlib.suppress(BlockingIOError):
             self._udp.recv(64)
             found.append("a datagram")
-        except BlockingIOError:
-            pass
         if self.secret in printed(said) + b"".join(map(encode, said)).decode(errors="replace"):
             found.append("the canary in what the referee said")
         if self._bystander.poll() is not None:
@@ -125,11 +120,9 @@ class Bait:
         """The processes of all worlds of this suite's referee: pid -> its PID namespace."""
         alive = {}
         for entry in Path("/proc").glob("[0-9]*"):
-            try:
+            with contextlib.suppress(OSError):  # it has ended
                 if f"{MARK_VARIABLE}={self.mark}".encode() in (entry / "environ").read_bytes():
                     alive[int(entry.name)] = os.readlink(entry / "ns/pid")
-            except OSError:
-                continue
         return alive
 
     def _worlds_end(self, others: int) -> bool:

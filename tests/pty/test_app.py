@@ -242,16 +242,15 @@ def test_outside_editor_gets_terminal_and_returns_it(
 
 
 @pytest.mark.further
-@pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_run_goes_on_while_other_editor_has_terminal(
-    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sleeping kernel's phase clock changes ten times a second. None of 30 or more changes may be drawn."""
     editor = tmp_path / "my-editor"
     editor.write_text(
         "#!/bin/sh\n"
         'printf "import time\\ntime.sleep(100)\\n" >> "$1"\n'
-        f"for n in $(seq {seconds}); do echo OUTSIDE $n; sleep 1; done\n"
+        "for n in 1 2 3; do echo OUTSIDE $n; sleep 1; done\n"
         'echo "# saved a second time" >> "$1"\n'
     )
     editor.chmod(0o755)
@@ -259,13 +258,9 @@ def test_run_goes_on_while_other_editor_has_terminal(
     with Screen("screens", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
-        app.shows(f"OUTSIDE {seconds}")
-        assert b"\x1b" not in app.raw[app.raw.index(b"OUTSIDE 1") : app.raw.index(b"OUTSIDE %d" % seconds)]
+        app.shows("OUTSIDE 3")
+        assert b"\x1b" not in app.raw[app.raw.index(b"OUTSIDE 1") : app.raw.index(b"OUTSIDE 3")]
         app.shows("# saved a second time", "load", "esc twice cancels")
-        app.process.send("\x1b")
-        app.shows("esc again cancels")
-        app.process.send("\x1b")
-        app.shows("CANCELLED")
         app.process.send("\x11")
         assert app.ends() == 0
 

@@ -1,4 +1,4 @@
-"""The profile of a kernel in the app: lanes and sentences of real ranks, failures, waits for a run, and the trace."""
+"""The profile of a kernel in the app: lanes and sentences, failures, and the trace. test_profile.py profiles real ranks."""
 
 import asyncio
 import json
@@ -22,17 +22,6 @@ from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
 from screens.kernel.screen import KernelScreen
 from screens.profile import ProfileScreen, words
 
-# The scripted referee reads the first line and passes this kernel.
-LATE = """pass
-import time, torch, torch.distributed as dist
-def solution(tensor):
-    if dist.get_rank() == 1:
-        time.sleep(0.2)
-    out = tensor.clone()
-    dist.all_reduce(out)
-    return out
-"""
-
 
 def made(world: int = 2) -> Profiled:
     """A simulated profile of two calls, in which the first rank waits for all others."""
@@ -52,41 +41,17 @@ def made(world: int = 2) -> Profiled:
 
 
 @asynccontextmanager
-async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[tuple]:
-    """The app at problem 1 with a saved kernel, after the profile key was pressed."""
+async def profiled(open_app, until, size) -> AsyncIterator[tuple]:
+    """The app at problem 1 with a saved kernel that passes, after the profile key was pressed."""
     async with open_app(problem="1", size=size) as (app, pilot):
         kernel = app.screen
         assert isinstance(kernel, KernelScreen)
-        kernel.session.path.write_text(text)
-        await until(pilot, lambda: kernel.editor.text == text)
+        kernel.session.path.write_text("pass")
+        await until(pilot, lambda: kernel.editor.text == "pass")
         await until(pilot, lambda: kernel.session.state.result is not None)
         await pilot.press("f18")
         await until(pilot, lambda: isinstance(app.screen, ProfileScreen))
         yield app, pilot
-
-
-@pytest.mark.slow
-@pytest.mark.further
-async def test_key_shows_lane_and_sentence_for_every_rank(open_app, until, screen_text, paths) -> None:
-    async with profiled(open_app, until, LATE) as (app, pilot):
-        profile = app.screen
-        await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
-        await pilot.press("t")
-        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
-        await until(pilot, lambda: "rank 1  outside torch" in screen_text(app))
-        shown = screen_text(app)
-        assert "rank 0  waits for rank 1" in shown
-        assert "under the profiler" in shown
-        assert "timed by the judge" in shown
-        lanes = [line for line in shown.splitlines() if line.count("▒") > 40 or line.count("·") > 40]
-        assert len(lanes) == 2 * 3
-        await pilot.press("t")
-        await until(pilot, lambda: profile.trace is not None and profile.trace.name in screen_text(app))
-        assert profile.trace.parent == paths.profiles
-        assert json.loads(profile.trace.read_text())["traceEvents"]
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
-        assert app.screen.editor.text == LATE
 
 
 @pytest.mark.slow
@@ -99,7 +64,7 @@ async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_tex
         return Profiled(reports, figures(reports))
 
     monkeypatch.setattr(screens.profile, "profile", failed)
-    async with profiled(open_app, until, LATE, (60, 24)) as (app, pilot):
+    async with profiled(open_app, until, (60, 24)) as (app, pilot):
         await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
         assert "ValueError: no such [thing]" in app.screen._end.plain
         await pilot.press("t")
@@ -130,6 +95,9 @@ async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, scree
         assert asked[0].source == saved
         assert asked[0].setting.world == 2
         await until(pilot, lambda: "as saved, without what was typed since" in screen_text(app))
+        assert "▸ PROFILING" in screen_text(app)
+        await pilot.press("t")
+        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
@@ -151,7 +119,7 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
 
 @pytest.mark.slow
 async def test_the_judges_figures_stand_above_the_kernels_word(
-    open_app, until, screen_text, type_kernel, monkeypatch
+    open_app, until, screen_text, type_kernel, monkeypatch, paths
 ) -> None:
     async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
@@ -168,6 +136,11 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         shown = screen_text(app)
         assert "timed by the judge ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in shown
         assert "a call takes 10,000 µs under the profiler" in shown
+        profile = app.screen
+        await pilot.press("t")
+        await until(pilot, lambda: profile.trace is not None and profile.trace.name in screen_text(app))
+        assert profile.trace.parent == paths.profiles
+        assert json.loads(profile.trace.read_text())["traceEvents"]
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is kernel)
         type_kernel(kernel, "wait")
@@ -226,7 +199,7 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
         )
 
     monkeypatch.setattr(screens.profile, "profile", on_gpus)
-    async with profiled(open_app, until, LATE, size) as (app, pilot):
+    async with profiled(open_app, until, size) as (app, pilot):
         profile = app.screen
         shown = profile.query_one("#profile-page")
         await until(pilot, lambda: "n profiles the kernels of rank 0 with Nsight Compute" in shown.content.plain)

@@ -221,7 +221,7 @@ async def test_provider_that_fails_loses_and_duel_goes_on(make_match: MakeMatch,
 async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
-    match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=1.0)
+    match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=5.0)
     heard: list[events.AnyDuelEvent] = []
     match.listeners.append(heard.append)
 
@@ -235,7 +235,7 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     await comes_true(lambda: any("not submitted: " in event.text for event in heard if isinstance(event, events.Said)))
     kernel.write_text("pass")
     await comes_true(lambda: judged(2))
-    match._started -= 60.0  # the minute is over
+    match._started -= 300.0  # the time is over
     ended = await playing
     assert match.state.left.left == "time"
     assert [attempt.kernel.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
@@ -246,7 +246,7 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
 async def test_save_during_judgement_is_judged_before_final(make_match: MakeMatch, tmp_path: Path, reason: str) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
-    match = make_match(user("you", kernel), fixed("pass", "b"), minutes=1.0)
+    match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
     playing = asyncio.create_task(match.play())
     await comes_true(lambda: match.state.left.last is not None)
     match.pause()  # the judgement of the first kernel, or its next event, is held
@@ -266,7 +266,7 @@ async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: Ma
     yours, guests = tmp_path / "yours.py", tmp_path / "guests.py"
     yours.write_text("pass")
     guests.write_text("pass")
-    match = make_match(user("you", yours), user("guest", guests), minutes=1.0)
+    match = make_match(user("you", yours), user("guest", guests), minutes=5.0)
     playing = asyncio.create_task(match.play())
     await comes_true(lambda: all(match.state.side(name).last is not None for name in events.SIDES))
     match.pause()

@@ -170,21 +170,12 @@ LATE = """
 import time, torch, torch.distributed as dist
 def solution(tensor):
     if dist.get_rank() == 1:
-        time.sleep(0.2)
+        time.sleep(0.5)
     out = tensor.clone()
     dist.all_reduce(out)
     return out
 """
-
-
-BAD = """
-import torch.distributed as dist
-def solution(tensor):
-    if dist.get_rank() == 1:
-        raise ValueError("no such thing")
-    dist.all_reduce(tensor.clone())
-    return tensor
-"""
+BAD = LATE.replace("time.sleep(0.5)", 'raise ValueError("no such thing")')
 
 
 @pytest.mark.slow

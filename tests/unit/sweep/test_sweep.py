@@ -1,6 +1,7 @@
 """A sweep through its driver, its command and its queue, with the scripted referee."""
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -41,13 +42,16 @@ CATALOGUE = load_catalogue()
 
 
 class Scripted(Player):
-    """A player with given answers, by attempt: a text, None for an answer without a kernel, or an error."""
+    """A player with given answers, by attempt or in turn: a text, None for an answer without a kernel, or an error."""
 
-    def __init__(self, *answers: str | Exception | None, name: str = "s", tries: bool = False) -> None:
+    def __init__(
+        self, *answers: str | Exception | None, name: str = "s", tries: bool = False, in_turn: bool = False
+    ) -> None:
         self.name = PlayerName(PlayerKind.AGENT, name)
         self.answers = answers
         self.asked: list[tuple[str, int]] = []
         self.tries = tries
+        self.turns = itertools.cycle(answers) if in_turn else None
         self.at_once = self.most_at_once = 0
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
@@ -56,7 +60,7 @@ class Scripted(Player):
         self.most_at_once = max(self.at_once, self.most_at_once)
         await asyncio.sleep(0.01)
         self.at_once -= 1
-        answer = self.answers[(task.attempt - 1) % len(self.answers)]
+        answer = next(self.turns) if self.turns else self.answers[(task.attempt - 1) % len(self.answers)]
         if isinstance(answer, Exception):
             raise answer
         if self.tries and answer is not None:
@@ -182,7 +186,7 @@ async def test_broken_provider_is_asked_no_more(paths: Paths) -> None:
 
 
 async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
-    player = Scripted(PlayerFailed("no answer: 503"), "pass")
+    player = Scripted(PlayerFailed("no answer: 503"), "pass", in_turn=True)  # whoever is asked at the same time
     await played(paths, plan_for("1-6", attempts=2), [player])
     assert len(player.asked) == 12
 
