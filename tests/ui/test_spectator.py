@@ -74,4 +74,4 @@ async def test_who_comes_late_sees_clock_as_it_is(
         screen = app.screen
         assert isinstance(screen, WatchedDuelScreen)
         await until(pilot, lambda: screen.state.at == event.at)
-        assert left_s - 60.0 < screen.state.remaining(screen.now) <= left_s
+        assert left_s - 200.0 < screen.state.remaining(screen.now) <= left_s

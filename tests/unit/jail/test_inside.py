@@ -42,7 +42,7 @@ def wrap(text: str, folder: Path, program: bytes) -> Wrapped:
 
 def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess[str]":
     wrapped = wrap(text, folder, program)
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 20}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": PATIENCE_S}
     try:
         return subprocess.run(wrapped.argv, **wrapped.inherited, cwd=folder, check=False, **options)
     finally:

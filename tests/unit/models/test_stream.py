@@ -23,6 +23,7 @@ from model_server import (
     status,
     streamed,
 )
+from waiting import PATIENCE_S
 
 from arena.errors import PlayerFailed, UsageError
 from arena.models import reading
@@ -207,7 +208,7 @@ async def test_slow_loris_is_given_up(model_server: ModelServer) -> None:
     model_server.replies = [dripping()]
     with pytest.raises(PlayerFailed, match="no data for"):
         await ask(player(model_server, stall_s=0.3, retries=0))
-    assert await asyncio.to_thread(model_server.left.wait, 30)
+    assert await asyncio.to_thread(model_server.left.wait, PATIENCE_S)
 
 
 async def test_comments_do_not_keep_silent_model_alive_forever(model_server: ModelServer) -> None:
@@ -263,7 +264,7 @@ async def test_cancelling_ends_the_request_at_once(model_server: ModelServer) ->
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(model_server.left.wait, 60)
+        assert await asyncio.to_thread(model_server.left.wait, PATIENCE_S)
         assert writing.budget.spent.tokens > 0  # tokens used before the cancel are counted
 
 

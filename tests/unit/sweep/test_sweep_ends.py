@@ -186,7 +186,7 @@ def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
         below = psutil.Process(process.pid).children(recursive=True)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        psutil.wait_procs(below, timeout=30)
+        psutil.wait_procs(below, timeout=PATIENCE_S)
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert answer_of(done)["whole"]
     keys = [result["key"] for result in results(home)]
@@ -212,5 +212,5 @@ def test_no_key_reaches_cluster_that_is_started_here(home: Path, monkeypatch: py
                 continue  # the referee's memory cannot be read
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=90)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130

@@ -155,8 +155,7 @@ async def test_every_file_of_a_folder_is_watched(tmp_path: Path) -> None:
     seen = asyncio.create_task(anext(saves))
     async with asyncio.timeout(PATIENCE_S):
         while not seen.done():  # until the first event, the folder may not be watched yet
-            changed = tmp_path.with_name("changed")
-            changed.write_text("changed")
+            (changed := tmp_path.with_name("changed")).write_text("changed")
             changed.replace(tmp_path / "ops/reduce.cu")
             await asyncio.sleep(0.02)
     save = await seen
