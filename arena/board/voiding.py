@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 
 from arena.board.scorecard import results
-from arena.duel.journal import find_duel
+from arena.duel.events import DuelHeader
+from arena.duel.journal import read_any_header
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
-from arena.records.header import read_header
+from arena.records.header import RunHeader
 from arena.records.index import Store, stored
 from arena.records.json_lines import append_line
 from arena.records.run_record import RunRecord, view
@@ -92,11 +93,12 @@ def _run_named(paths: Paths, word: str) -> str | None:
     if word == LAST:
         found = files_in(paths.runs)
         return found[-1].stem if found else None
-    for path in (Path(word), paths.runs / f"{word}.jsonl"):
+    for path in (Path(word), paths.runs / f"{word}.jsonl", paths.duels / f"{word}.jsonl"):
         with suppress(OSError, ValueError):
-            return read_header(path).run_id
-    duel = find_duel(word, paths)
-    return duel[1].duel_id if duel is not None else None
+            match read_any_header(path):
+                case RunHeader(run_id=name) | DuelHeader(duel_id=name):
+                    return name
+    return None
 
 
 def voided(paths: Paths) -> list[RunRecord]:

@@ -10,12 +10,14 @@ from arena.cli.display import display_of, drawn_by
 from arena.cli.duel import tell_duel
 from arena.cli.options import complete_result, file_option, json_option, number_option, open_session
 from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
-from arena.cli.writing_output import is_trace, tell_trace
-from arena.duel.journal import find_duel
+from arena.cli.writing_output import tell_trace
+from arena.duel.events import DuelHeader
+from arena.duel.journal import AnyHeader, read_any_header
 from arena.errors import UsageError
 from arena.paths import Paths, files_in, require_writable
+from arena.players.trace import TraceHeader
 from arena.records.code_hash import code_hash
-from arena.records.header import RunHeader, read_events, read_header
+from arena.records.header import RunHeader, read_events
 from arena.records.run_record import record_of
 from arena.records.voids import read_voids
 from arena.setting_choice import choice_of
@@ -83,28 +85,31 @@ def command(
     """
     if source and as_json:
         raise UsageError("--source prints a kernel's text", "without it, --json has the text in its fields `source`")
-    duel = find_duel(run, open_session().paths) if run != "last" else None
-    if duel is not None and source:
+    journal, header = _recorded(run)
+    if source and isinstance(header, DuelHeader):
         raise UsageError(f"{run} is a duel, of many kernels", "--source prints the kernel of a run")
     if record is not None:
-        journal, header = duel or _run_of(_recordable(_journal(run)))
+        if isinstance(header, TraceHeader):
+            raise UsageError(
+                "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
+            )
         target, shape = check_target(record), parse_size(size)
         draw = drawn_by(display_of(ctx).record, "record with `pkb-arena replay --record`")
         seconds = draw(journal, header, target, shape, speed or 1.0, theme, open_session().settings)
         found = {"file": str(target), "seconds": round(seconds, 3), "bytes": target.stat().st_size}
         print_found(as_json, found, f"{target}: {seconds:.0f} s, {target.stat().st_size >> 10} KiB")
-        return
-    if duel is not None:
-        tell_duel(*duel, speed, as_json)
-        return
-    path = _journal(run)
-    if is_trace(path):
-        tell_trace(path, as_json, source)
-        return
-    _, header = _run_of(path)
-    if source:
+    elif isinstance(header, DuelHeader):
+        tell_duel(journal, header, speed, as_json)
+    elif isinstance(header, TraceHeader):
+        tell_trace(journal, header, as_json, source)
+    elif source:
         print_line(shown_text(header.kernel).rstrip("\n"))
-        return
+    else:
+        _tell_run(journal, header, as_json)
+
+
+def _tell_run(path: Path, header: RunHeader, as_json: bool) -> None:
+    """Prints a run's events, as text with its report at the end."""
     if as_json:
         print_json(header)
     for event in read_events(path):
@@ -128,17 +133,11 @@ def _overridden(header: RunHeader) -> Mapping[str, int]:
     return next(differ, None) or header.setting.sizes
 
 
-def _recordable(path: Path) -> Path:
-    if is_trace(path):
-        raise UsageError(
-            "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
-        )
-    return path
-
-
-def _run_of(path: Path) -> tuple[Path, RunHeader]:
+def _recorded(run: str) -> tuple[Path, AnyHeader]:
+    """Returns the journal that a word names, and its first line."""
+    path = _journal(run)
     try:
-        return path, read_header(path)
+        return path, read_any_header(path)
     except (OSError, ValueError) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) else ""
         raise UsageError(f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace") from None
@@ -152,8 +151,7 @@ def _journal(run: str) -> Path:
         if not journals:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
-    places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs))]
-    places.append(paths.duels / f"{run}.jsonl")  # if `find_duel` could not read it, `read_header` reports the error
+    places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs, paths.duels))]
     found = next((place for place in places if place.is_file()), None)
     if found is None and Path(run).is_dir():
         raise UsageError(f"{run} is a folder", "name the journal of a run, a duel or a trace")

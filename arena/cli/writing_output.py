@@ -51,18 +51,8 @@ class WritingProgress:
             )
 
 
-def is_trace(path: Path) -> bool:
-    """Returns whether a file is a model's trace, not a run's journal."""
-    try:
-        trace.read_trace_header(path)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def tell_trace(path: Path, as_json: bool, source: bool) -> None:
+def tell_trace(path: Path, header: trace.TraceHeader, as_json: bool, source: bool) -> None:
     """Prints a trace as text or as JSON events, or only the best kernel's source."""
-    header = trace.read_trace_header(path)
     events = list(trace.read_trace(path))
     if source:
         print_line(_best_source(events).rstrip("\n"))

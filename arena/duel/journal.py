@@ -27,8 +27,10 @@ from arena.duel.events import (
 from arena.duel.state import DuelState
 from arena.errors import MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
+from arena.players.trace import TraceHeader
 from arena.records.code_hash import code_hash
-from arena.records.json_lines import Journal, last_line, read_first, read_later
+from arena.records.header import RunHeader
+from arena.records.json_lines import Journal, decoder, last_line, read_first, read_later
 from arena.records.voids import NO_VOIDS, Void, Voids
 
 SILENT_S = 900.0
@@ -38,6 +40,9 @@ SILENT_S = 900.0
 read_duel_header: Callable[[Path], DuelHeader] = partial(read_first, decode=decode_header)
 read_duel: Callable[[Path], Iterator[AnyDuelEvent]] = partial(read_later, decode=decode_duel_event)
 """`read_first` and `read_later` of a duel's journal."""
+AnyHeader = RunHeader | DuelHeader | TraceHeader
+read_any_header: Callable[[Path], AnyHeader] = partial(read_first, decode=decoder(AnyHeader))
+"""`read_first` of a journal whose kind is not known."""
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
@@ -74,14 +79,6 @@ def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OS
         raise unwritable(paths.duels, failed[0])
     begun = True
     return journal
-
-
-def find_duel(name: str, paths: Paths) -> tuple[Path, DuelHeader] | None:
-    """Returns the journal and header of a duel, by id or file; None if there is no such duel."""
-    for path in (Path(name), paths.duels / f"{name}.jsonl"):
-        with suppress(OSError, ValueError):
-            return path, read_duel_header(path)
-    return None
 
 
 def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:
