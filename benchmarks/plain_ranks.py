@@ -13,21 +13,7 @@ import msgspec
 
 from arena.errors import MachineError
 from arena.paths import ROOT, module_command, module_environment
-from benchmarks.plain_loop.messages import (
-    AnyOrder,
-    AnyReply,
-    Broken,
-    DrawInputs,
-    InputsDrawn,
-    Joined,
-    SoakBlock,
-    Soaked,
-    TimeCalls,
-    TimeQueued,
-    Times,
-    decode_reply,
-    encode,
-)
+from benchmarks.plain_loop import messages
 from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
@@ -73,7 +59,7 @@ class PlainRanks:
                 )
             self._processes.append(process)
         for reply in await self._replies(JOIN_S):
-            if not isinstance(reply, Joined):
+            if not isinstance(reply, messages.Joined):
                 raise PlainLoopFailed("a plain rank did not join")
 
     async def open(self, setting: Setting) -> int:
@@ -83,25 +69,25 @@ class PlainRanks:
             PlainLoopFailed: it could not be opened.
         """
         seeds = [secrets.randbits(62) for _ in range(INPUTS)]
-        order = DrawInputs(setting=setting, seeds=seeds, most_bytes=INPUT_BYTES[self.device])
+        order = messages.DrawInputs(setting=setting, seeds=seeds, most_bytes=INPUT_BYTES[self.device])
         replies = await self._ask(order, OPEN_S)
-        return min(reply.inputs for reply in replies if isinstance(reply, InputsDrawn))
+        return min(reply.inputs for reply in replies if isinstance(reply, messages.InputsDrawn))
 
-    async def time(self, order: TimeCalls | TimeQueued) -> Times:
+    async def time(self, order: messages.TimeCalls | messages.TimeQueued) -> messages.Times:
         """Measures the times of the slowest rank in each repetition.
 
         Raises:
             PlainLoopFailed: a call failed, or did not end.
         """
-        return slowest([reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, Times)])
+        return slowest([reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, messages.Times)])
 
-    async def soak(self, order: SoakBlock) -> list[Soaked]:
+    async def soak(self, order: messages.SoakBlock) -> list[messages.Soaked]:
         """Calls a block of the kit; returns the result of each rank.
 
         Raises:
             PlainLoopFailed: a call failed, or did not end.
         """
-        return [reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, Soaked)]
+        return [reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, messages.Soaked)]
 
     @asynccontextmanager
     async def awake(self) -> AsyncIterator[None]:
@@ -127,15 +113,15 @@ class PlainRanks:
             if process.returncode is None:
                 processes.send(processes.tree(process.pid), number)
 
-    async def _ask(self, order: AnyOrder, limit_s: float) -> list[AnyReply]:
+    async def _ask(self, order: messages.AnyOrder, limit_s: float) -> list[messages.AnyReply]:
         for process in self._processes:
             assert process.stdin is not None
             with suppress(ConnectionError, RuntimeError):  # a dead rank is detected when its reply is read
-                process.stdin.write(encode(order) + b"\n")
+                process.stdin.write(messages.encode(order) + b"\n")
                 await process.stdin.drain()
         return await self._replies(limit_s)
 
-    async def _replies(self, limit_s: float) -> list[AnyReply]:
+    async def _replies(self, limit_s: float) -> list[messages.AnyReply]:
         """One reply of each rank. The first failure ends the wait, because other ranks may block on the failed one."""
         reading = [asyncio.create_task(self._reply(rank)) for rank in range(len(self._processes))]
         try:
@@ -149,15 +135,17 @@ class PlainRanks:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _reply(self, rank: int) -> AnyReply:
+    async def _reply(self, rank: int) -> messages.AnyReply:
         stream = self._processes[rank].stdout
         assert stream is not None
         try:
             line = await stream.readline()
-            reply: AnyReply = decode_reply(line) if line else Broken(text=self._last_words(rank))
+            reply: messages.AnyReply = (
+                messages.decode_reply(line) if line else messages.Broken(text=self._last_words(rank))
+            )
         except (ValueError, msgspec.DecodeError) as error:
-            reply = Broken(text=f"it said something that is no reply ({error})")
-        if isinstance(reply, Broken):
+            reply = messages.Broken(text=f"it said something that is no reply ({error})")
+        if isinstance(reply, messages.Broken):
             last = (reply.text.strip().splitlines() or ["it said nothing"])[-1]
             raise PlainLoopFailed(f"plain rank {rank} failed: {last}")
         return reply
@@ -169,7 +157,7 @@ class PlainRanks:
         return self._said(rank).read_text(errors="replace")[-4000:]
 
 
-def slowest(replies: list[Times]) -> Times:
+def slowest(replies: list[messages.Times]) -> messages.Times:
     """By repetition, the time of the slowest rank; queued only when every rank's calls were."""
     by_repetition = zip(*(reply.us for reply in replies), strict=True)
-    return Times(us=[max(us) for us in by_repetition], queued=all(reply.queued for reply in replies))
+    return messages.Times(us=[max(us) for us in by_repetition], queued=all(reply.queued for reply in replies))

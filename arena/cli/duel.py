@@ -5,19 +5,8 @@ from pathlib import Path
 
 import click
 
+from arena.cli import options
 from arena.cli.display import run_interruptibly
-from arena.cli.options import (
-    CliSession,
-    budget_option,
-    complete_kernel,
-    file_option,
-    json_option,
-    number_option,
-    open_session,
-    problem_argument,
-    setting_options,
-    unsafe_option,
-)
 from arena.cli.output import LiveLine, complain, print_found, print_json, print_line, say, struck, while_it_is_read
 from arena.duel import events
 from arena.duel.card import duel_report, result_words, speed_words, svg_card, text_card, unrated_words
@@ -109,30 +98,30 @@ _PLAYER = (
 
 
 @click.command()
-@problem_argument
-@click.option("--left", required=True, metavar="P", shell_complete=complete_kernel, help=_PLAYER)
+@options.problem_argument
+@click.option("--left", required=True, metavar="P", shell_complete=options.complete_kernel, help=_PLAYER)
 @click.option(
-    "--right", required=True, metavar="P", shell_complete=complete_kernel, help="The same for the other player."
+    "--right", required=True, metavar="P", shell_complete=options.complete_kernel, help="The same for the other player."
 )
 @click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left.")
 @click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
-@number_option(
+@options.number_option(
     "--minutes",
     within=(0.05, 24 * 60),
     kind=float,
     metavar="M",
     help="Play with a clock: every save of a file is submitted. [default: no clock; a file is submitted once]",
 )
-@number_option(
+@options.number_option(
     "--rounds",
     within=(1, 1000),
     help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
 )
-@budget_option
-@file_option("--svg", help="Write the result card to this file.")
-@unsafe_option
-@setting_options
-@json_option
+@options.budget_option
+@options.file_option("--svg", help="Write the result card to this file.")
+@options.unsafe_option
+@options.setting_options
+@options.json_option
 @click.pass_context
 def duel(
     ctx: click.Context,
@@ -158,7 +147,7 @@ def duel(
     """
     if svg is not None:
         require_writable(svg)
-    session = open_session()
+    session = options.open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
     setup = PlayerSetup(session.settings, session.catalogue, session.paths)
@@ -181,7 +170,9 @@ def duel(
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 
 
-async def _play(session: CliSession, problem: Problem, header: DuelHeader, players: Players, unsafe: bool) -> DuelState:
+async def _play(
+    session: options.CliSession, problem: Problem, header: DuelHeader, players: Players, unsafe: bool
+) -> DuelState:
     def tell(event: AnyDuelEvent) -> None:
         if line := duel_line(header, event):
             say(line)
@@ -199,7 +190,7 @@ SHOWN = 20
 
 @click.command()
 @click.option("--category", metavar="C", default=ALL, show_default=True, help="Ratings from duels of one category.")
-@json_option
+@options.json_option
 @click.pass_context
 def duels(ctx: click.Context, category: str, as_json: bool) -> None:
     """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels.
@@ -210,7 +201,7 @@ def duels(ctx: click.Context, category: str, as_json: bool) -> None:
     """
     if category not in (ALL, *CATEGORIES):
         raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(CATEGORIES)}, {ALL}")
-    paths = open_session().paths
+    paths = options.open_session().paths
     voids = read_voids(paths.voids)
     records, damaged = read_duels(paths.duels, voids)
     abandoned = abandoned_duels(paths.duels)

@@ -6,15 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from arena.cli.options import (
-    CliSession,
-    file_option,
-    json_option,
-    kernel_argument,
-    open_session,
-    problem_argument,
-    setting_options,
-)
+from arena.cli import options
 from arena.cli.output import print_json, print_line, say, while_it_is_read
 from arena.cli.run import make_request
 from arena.machine.calibration import peaks_for
@@ -35,16 +27,16 @@ _LANE = 60
 
 
 @click.command()
-@problem_argument
-@kernel_argument
-@file_option("--trace", help="Write the spans as a trace that Perfetto and chrome://tracing open.")
+@options.problem_argument
+@options.kernel_argument
+@options.file_option("--trace", help="Write the spans as a trace that Perfetto and chrome://tracing open.")
 @click.option(
     "--ncu",
     is_flag=True,
     help="Profile the launches of one call on rank 0 with Nsight Compute instead, and keep its report file.",
 )
-@setting_options
-@json_option
+@options.setting_options
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context, problem: str, kernel: Path, trace: Path | None, ncu: bool, choice: Choice, as_json: bool
@@ -63,7 +55,7 @@ def command(
         raise click.UsageError("--trace is of torch's profiler; leave it out with --ncu")
     if trace is not None:
         require_writable(trace)
-    session = open_session()
+    session = options.open_session()
     request = make_request(session, problem, kernel, choice, rounds=0, seconds=None)
     wanted = view(
         ProfileRequest, request,
@@ -104,7 +96,7 @@ def _head(request: RunRequest) -> str:
     return f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
 
 
-def _print_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest, as_json: bool) -> None:
+def _print_ncu(session: options.CliSession, request: RunRequest, wanted: ProfileRequest, as_json: bool) -> None:
     file = ncu_file(session.paths, request.problem.slug, wanted)
     say("Nsight Compute repeats every launch; this takes minutes")
     found = profile_with_ncu(msgspec.structs.replace(wanted, ncu_file=str(file)), _tell)

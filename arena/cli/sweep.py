@@ -9,19 +9,8 @@ import click
 from click.core import ParameterSource
 from msgspec import structs
 
+from arena.cli import options
 from arena.cli.display import run_interruptibly
-from arena.cli.options import (
-    CliSession,
-    budget_option,
-    json_option,
-    number_option,
-    open_session,
-    rounds_option,
-    seconds_option,
-    setting_options,
-    shots_option,
-    unsafe_option,
-)
 from arena.cli.output import say, while_it_is_read
 from arena.cli.sweep_output import BaselineRows, SweepProgressLine, print_sweep
 from arena.errors import UsageError
@@ -80,11 +69,11 @@ class SweepOrder:
     help="baseline, house, model:NAME, agent:NAME (a model that gets its verdicts, or an agent program), file:DIR."
     " [default: baseline, against itself]",
 )
-@number_option(
+@options.number_option(
     "--attempts", within=(1, 1000), metavar="K", help="Answers of every model and agent at every problem. [default: 1]"
 )
-@budget_option
-@seconds_option
+@options.budget_option
+@options.seconds_option
 @click.option(
     "--other-sizes/--one-size",
     default=None,
@@ -97,8 +86,10 @@ class SweepOrder:
     help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest."
     " A named sweep keeps its plan; only --budget and --seconds may change.",
 )
-@number_option("--ahead", within=(1, 64), default=4, help="Answers written at the same time, ahead of judging.")
-@number_option("--steps", within=(1, 1000), default=20, help="Kernels that an agent may have judged in one attempt.")
+@options.number_option("--ahead", within=(1, 64), default=4, help="Answers written at the same time, ahead of judging.")
+@options.number_option(
+    "--steps", within=(1, 1000), default=20, help="Kernels that an agent may have judged in one attempt."
+)
 @click.option(
     "--ray",
     is_flag=False,
@@ -106,11 +97,11 @@ class SweepOrder:
     metavar="[ADDRESS]",
     help="Judge on the hosts of a Ray cluster, one worker a host (extra `ray`). [without ADDRESS: a cluster of this machine]",
 )
-@shots_option
-@setting_options
-@rounds_option
-@unsafe_option
-@json_option
+@options.shots_option
+@options.setting_options
+@options.rounds_option
+@options.unsafe_option
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -141,15 +132,15 @@ def command(
     With --players, exit code 0: every result is in, whatever the verdicts. 3: the sweep could not be finished, because of
     a provider, the machine, the budget, or a kernel file that cannot be read.
     """
-    session = open_session()
+    session = options.open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]
     asked: dict[str, Any] = {key: value for key, value in structs.asdict(choice).items() if value}
     if words:
         asked["problems"] = _slugs(session, words)
     if players is not None:
         asked["players"] = parse_players(players)
-    options = {"attempts": attempts, "budget_usd": budget_usd, "seconds": seconds, "rounds": rounds}
-    asked |= {key: value for key, value in (options | {"other_sizes": other_sizes}).items() if value is not None}
+    limits = {"attempts": attempts, "budget_usd": budget_usd, "seconds": seconds, "rounds": rounds}
+    asked |= {key: value for key, value in (limits | {"other_sizes": other_sizes}).items() if value is not None}
     for key, value in (("shots", shots), ("steps", steps)):
         if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE:
             asked[key] = value
@@ -168,11 +159,11 @@ def command(
     ctx.exit(_run(session, plan, order))
 
 
-def _slugs(session: CliSession, words: list[str]) -> list[str]:
+def _slugs(session: options.CliSession, words: list[str]) -> list[str]:
     return [problem.slug for problem in choose_problems(session.catalogue, words)]
 
 
-def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
+def _run(session: options.CliSession, plan: SweepPlan, order: SweepOrder) -> int:
     """Runs the sweep, then prints its results on stdout. Returns the exit code."""
     problems = [session.problem(slug) for slug in plan.problems]
     journal = open_journal(session.paths, order.name, order.resume)
@@ -219,7 +210,7 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
 
 @asynccontextmanager
 async def _workers(
-    session: CliSession, plan: SweepPlan, order: SweepOrder, progress: SweepProgressLine
+    session: options.CliSession, plan: SweepPlan, order: SweepOrder, progress: SweepProgressLine
 ) -> AsyncIterator[list[Worker]]:
     """Yields the workers: this machine's engine alone, or the hosts of a cluster."""
     device = choose_device(plan.device or session.settings.device)
@@ -235,7 +226,11 @@ async def _workers(
 
 
 def _show(
-    session: CliSession, journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder
+    session: options.CliSession,
+    journal: SweepJournal,
+    rows: BaselineRows | None,
+    progress: SweepProgress,
+    order: SweepOrder,
 ) -> None:
     """Prints the results on stdout, and on stderr what is missing and how to continue."""
     if progress.stopped:

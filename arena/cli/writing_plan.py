@@ -10,18 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from arena.cli.options import (
-    CliSession,
-    budget_option,
-    file_option,
-    number_option,
-    open_session,
-    problem_argument,
-    rounds_option,
-    setting_options,
-    shots_option,
-    unsafe_option,
-)
+from arena.cli import options
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool
 from arena.paths import NAMED, make_folder
@@ -38,7 +27,7 @@ from sandbox.protocol.events import Setting
 class Plan:
     """The arguments and options of `generate` or `agent`."""
 
-    session: CliSession
+    session: options.CliSession
     problem: Problem
     setting: Setting
     model: str | None
@@ -68,7 +57,7 @@ class Plan:
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    models = open_session().settings.models
+    models = options.open_session().settings.models
     found = [name for name in models if name.startswith(incomplete)]
     return [CompletionItem(name, help=models[name].model) for name in found]
 
@@ -79,16 +68,16 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     If the command has another option with the name of a field of `Plan`, its value goes into the plan, too.
     """
 
-    @problem_argument
+    @options.problem_argument
     @click.option(
         "--model",
         metavar="M",
         shell_complete=_complete_model,
         help="A model named in the settings, or PROVIDER:MODEL with that provider's defaults.",
     )
-    @shots_option
-    @budget_option
-    @number_option("--budget-tokens", within=(1, math.inf), help="Limit of tokens, read and written.")
+    @options.shots_option
+    @options.budget_option
+    @options.number_option("--budget-tokens", within=(1, math.inf), help="Limit of tokens, read and written.")
     @click.option(
         "--from",
         "origin",
@@ -96,19 +85,19 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Improve this kernel: a file, `house`, or the id of a run. The best kernel is timed against it.",
     )
     @click.option("--backend", type=click.Choice(backend_names()), help="Tell the model to write for this backend.")
-    @setting_options
-    @rounds_option
+    @options.setting_options
+    @options.rounds_option
     @click.option(
         "--other-sizes",
         is_flag=True,
         help="Judge each correct kernel in three random legal settings, too; time a faster one in two of them.",
     )
-    @file_option("-o", "--output", help="File for the best kernel. [default: the workspace's]")
+    @options.file_option("-o", "--output", help="File for the best kernel. [default: the workspace's]")
     @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-    @unsafe_option
+    @options.unsafe_option
     @functools.wraps(command)
     def wrapped(*args: Any, problem: str, choice: Choice, **given: Any) -> Any:
-        session = open_session()
+        session = options.open_session()
         found = session.problem(problem)
         setting = choose_setting(found, choice, session.settings)
         backend = named(given["backend"] or "")

@@ -12,18 +12,7 @@ from pathlib import Path
 import msgspec
 from openskill.models import BradleyTerryFull
 
-from arena.duel.events import (
-    SIDES,
-    Abandoned,
-    AnyDuelEvent,
-    DuelEnded,
-    DuelHeader,
-    FinalBegan,
-    KernelJudged,
-    Submitted,
-    decode_duel_event,
-    decode_header,
-)
+from arena.duel import events
 from arena.duel.state import DuelState
 from arena.errors import MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
@@ -37,10 +26,10 @@ SILENT_S = 900.0
 """A duel without an end counts as abandoned if its journal did not grow for this time, in seconds."""
 
 
-read_duel_header: Callable[[Path], DuelHeader] = partial(read_first, decode=decode_header)
-read_duel: Callable[[Path], Iterator[AnyDuelEvent]] = partial(read_later, decode=decode_duel_event)
+read_duel_header: Callable[[Path], events.DuelHeader] = partial(read_first, decode=events.decode_header)
+read_duel: Callable[[Path], Iterator[events.AnyDuelEvent]] = partial(read_later, decode=events.decode_duel_event)
 """`read_first` and `read_later` of a duel's journal."""
-AnyHeader = RunHeader | DuelHeader | TraceHeader
+AnyHeader = RunHeader | events.DuelHeader | TraceHeader
 read_any_header: Callable[[Path], AnyHeader] = partial(read_first, decode=decoder(AnyHeader))
 """`read_first` of a journal whose kind is not known."""
 
@@ -48,8 +37,8 @@ read_any_header: Callable[[Path], AnyHeader] = partial(read_first, decode=decode
 class DuelRecord(msgspec.Struct, frozen=True):
     """A duel that was decided, or abandoned after a kernel of it was judged."""
 
-    header: DuelHeader
-    ended: DuelEnded | None
+    header: events.DuelHeader
+    ended: events.DuelEnded | None
     path: Path | None = None
     """The journal's file; None for a duel without one."""
     voided: Void | None = None
@@ -58,7 +47,7 @@ class DuelRecord(msgspec.Struct, frozen=True):
     """The end of an abandoned duel, which is not rated; None: it was decided."""
 
 
-def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
+def open_duel_journal(paths: Paths, header: events.DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
     """Creates the journal of a new duel. `on_trouble` receives the first error of a later write.
 
     Raises:
@@ -100,7 +89,7 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
             last = ending(path)
         except (OSError, ValueError):
             continue
-        if isinstance(last, DuelEnded):
+        if isinstance(last, events.DuelEnded):
             found.append(DuelRecord(header, last, path, _voided(header, last, path, voids)))
     return found, damaged
 
@@ -111,14 +100,16 @@ def abandoned_duels(folder: Path) -> list[DuelRecord]:
     for path in files_in(folder):
         with suppress(OSError, ValueError):
             last = ending(path)
-            if isinstance(last, DuelEnded) or (last is None and abs(time.time() - path.stat().st_mtime) < SILENT_S):
+            if isinstance(last, events.DuelEnded) or (
+                last is None and abs(time.time() - path.stat().st_mtime) < SILENT_S
+            ):
                 continue
             state = DuelState(read_duel_header(path))
             for event in read_duel(path):
                 state.apply(event)
             if not state.over:
-                state.apply(Abandoned(at=state.at, reason="its journal ends early"))
-            if state.ended is None and any(each.judged for side in SIDES for each in state.side(side).attempts):
+                state.apply(events.Abandoned(at=state.at, reason="its journal ends early"))
+            if state.ended is None and any(each.judged for side in events.SIDES for each in state.side(side).attempts):
                 found.append(DuelRecord(state.header, None, path, state=state))
     return found
 
@@ -129,33 +120,33 @@ def damage(path: Path, error: Exception) -> MachineError:
     return MachineError(f"{path}: {reason}; the ratings are without it", "move the file elsewhere")
 
 
-def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> Void | None:
+def _voided(header: events.DuelHeader, ended: events.DuelEnded, path: Path, voids: Voids) -> Void | None:
     """Returns the mark on the duel, or on a kernel that decided it: the winner's, or both in a draw."""
     if not voids:
         return None
-    rests_on = {(side, ended.side(side).attempt) for side in SIDES if ended.winner in (side, "draw")}
+    rests_on = {(side, ended.side(side).attempt) for side in events.SIDES if ended.winner in (side, "draw")}
     marks = [voids.of(header.duel_id, "")]
     with suppress(OSError):
         for event in read_duel(path):
             match event:
-                case FinalBegan():
+                case events.FinalBegan():
                     marks.append(voids.of(event.run_id, ""))
-                case KernelJudged() if (event.side, event.attempt) in rests_on:
+                case events.KernelJudged() if (event.side, event.attempt) in rests_on:
                     marks.append(voids.of(event.run_id, ""))
-                case Submitted() if (event.side, event.attempt) in rests_on:
+                case events.Submitted() if (event.side, event.attempt) in rests_on:
                     marks.append(voids.of("", code_hash(event.kernel)))
     return next((mark for mark in marks if mark is not None), None)
 
 
-def ending(path: Path) -> DuelEnded | Abandoned | None:
+def ending(path: Path) -> events.DuelEnded | events.Abandoned | None:
     """Reads the last event of a duel; None while it is played, or if its journal ends early.
 
     Raises:
         OSError, ValueError: the file cannot be read, or its last line is not a duel's event.
     """
     line = last_line(path)
-    event = decode_duel_event(line) if line else None
-    return event if isinstance(event, DuelEnded | Abandoned) else None
+    event = events.decode_duel_event(line) if line else None
+    return event if isinstance(event, events.DuelEnded | events.Abandoned) else None
 
 
 ALL = "all"

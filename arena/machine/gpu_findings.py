@@ -4,17 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from arena.machine.facts import (
-    CUPY,
-    NCCL,
-    cuda_major,
-    gpu_details,
-    installed_version,
-    nvcc,
-    torch_cuda,
-    torch_is_cpu_only,
-    visible_gpus,
-)
+from arena.machine import facts
 from arena.machine.finding import MachineFinding, extra_requirements, limited, ok
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from sandbox.machine import nvml
@@ -34,11 +24,11 @@ _MULTICAST_OFF = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "
 
 def gpu_findings() -> Iterator[MachineFinding]:
     """Yields the findings. Takes milliseconds without GPUs, else up to seconds. GPU numbers: as in nvidia-smi."""
-    visible = visible_gpus()
+    visible = facts.visible_gpus()
     if not visible:
         yield limited("GPUs", "none visible", "kernels run on CPU ranks; everything else is the same")
         return
-    gpus = gpu_details()
+    gpus = facts.gpu_details()
     yield _gpus(visible, gpus)
     try:
         yield from _driver_says(gpus)
@@ -51,7 +41,7 @@ def gpu_findings() -> Iterator[MachineFinding]:
 
 def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
     names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
-    if torch_is_cpu_only():
+    if facts.torch_is_cpu_only():
         return limited(
             "GPUs", f"{visible} x {names}", "install torch with CUDA to use them", python_install(TORCH, force=True)
         )
@@ -87,7 +77,7 @@ def _driver() -> MachineFinding:
         return ok("driver", str(version))
     newest = (cuda // 1000, cuda % 1000 // 10)
     found = f"{version}, up to CUDA {dotted(newest)}"
-    torch = torch_cuda()
+    torch = facts.torch_cuda()
     if torch is None:
         return ok("driver", found)
     found += f"; torch is for CUDA {dotted(torch)}"
@@ -204,13 +194,13 @@ def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
 
 
 def _software() -> Iterator[MachineFinding]:
-    torch = torch_cuda()
+    torch = facts.torch_cuda()
     major = torch[0] if torch else None
     yield _nccl(major)
     yield _cupy(major)
     yield _nvcc(major)
     yield from map(_backend, BACKENDS)
-    triton = installed_version("triton")
+    triton = facts.installed_version("triton")
     if triton:
         yield ok("Triton", triton)
     else:
@@ -218,7 +208,7 @@ def _software() -> Iterator[MachineFinding]:
 
 
 def _nccl(major: int | None) -> MachineFinding:
-    found = _installed(NCCL)
+    found = _installed(facts.NCCL)
     if not found:
         return limited(
             "NCCL",
@@ -229,7 +219,7 @@ def _nccl(major: int | None) -> MachineFinding:
 
 
 def _cupy(major: int | None) -> MachineFinding:
-    found = _installed(CUPY)
+    found = _installed(facts.CUPY)
     extra = f"pip install 'pkb-arena[cuda{major or 13}]'"
     if not found:
         wanted = extra_requirements(f"cuda{major or 13}")
@@ -251,19 +241,19 @@ def _backend(backend: Backend) -> MachineFinding:
 
 
 def _installed(packages: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, version) for name in packages if (version := installed_version(name))]
+    return [(name, version) for name in packages if (version := facts.installed_version(name))]
 
 
 def _fitting(name: str, found: Sequence[tuple[str, str]], major: int | None, advice: str) -> MachineFinding:
     """Returns ok if one of the packages is for torch's CUDA version, or if its name contains no CUDA version."""
     words = ", ".join(f"{package} {version}" for package, version in found)
-    if major is None or any(cuda_major(package) in (major, None) for package, _ in found):
+    if major is None or any(facts.cuda_major(package) in (major, None) for package, _ in found):
         return ok(name, words)
     return limited(name, f"{words}, but torch is for CUDA {major}", advice)
 
 
 def _nvcc(major: int | None) -> MachineFinding:
-    found = nvcc()
+    found = facts.nvcc()
     if found is None:
         return limited(
             "nvcc",

@@ -20,22 +20,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmarks.plain_loop import messages
 from benchmarks.plain_loop.event_timer import CudaEventTimer
-from benchmarks.plain_loop.messages import (
-    Broken,
-    DrawInputs,
-    InputsDrawn,
-    Joined,
-    LoopOrder,
-    LoopReply,
-    SoakBlock,
-    Soaked,
-    TimeCalls,
-    TimeQueued,
-    Times,
-    decode_order,
-    encode,
-)
 from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.machine.devices import kind_of
@@ -57,18 +43,18 @@ class PlainLoop:
         self.setting: RankSetting | None = None
         self.timer: CudaEventTimer | None = None
         """The timer of queued calls, once it is needed."""
-        self.handlers: dict[type[LoopOrder], Callable[[Any], LoopReply]] = {
-            DrawInputs: self.open,
-            TimeCalls: self.time_calls,
-            TimeQueued: self.time_queued,
-            SoakBlock: soak_block,
+        self.handlers: dict[type[messages.LoopOrder], Callable[[Any], messages.LoopReply]] = {
+            messages.DrawInputs: self.open,
+            messages.TimeCalls: self.time_calls,
+            messages.TimeQueued: self.time_queued,
+            messages.SoakBlock: soak_block,
         }
 
-    def answer(self, order: LoopOrder) -> LoopReply:
+    def answer(self, order: messages.LoopOrder) -> messages.LoopReply:
         """Carries out an order (collective)."""
         return self.handlers[type(order)](order)
 
-    def open(self, order: DrawInputs) -> InputsDrawn:
+    def open(self, order: messages.DrawInputs) -> messages.InputsDrawn:
         """Releases the previous problem and draws inputs, as many sets as fit on every rank."""
         self.close()
         setting = order.setting
@@ -83,7 +69,7 @@ class PlainLoop:
             self.arguments.append(code.arguments(self._guarded(leaves, code.problem.mutates), self.setting))
         self.solution = code.baseline
         self.device.synchronize()
-        return InputsDrawn(inputs=len(self.arguments))
+        return messages.InputsDrawn(inputs=len(self.arguments))
 
     def _guarded(self, leaves: Leaves, mutates: list[str]) -> Leaves:
         """Stores the values of inputs that a call writes to."""
@@ -118,7 +104,7 @@ class PlainLoop:
         dist.barrier()
         self.device.synchronize()
 
-    def time_calls(self, order: TimeCalls) -> Times:
+    def time_calls(self, order: messages.TimeCalls) -> messages.Times:
         """Measures wall time."""
         times = []
         for _ in range(order.repetitions):
@@ -127,9 +113,9 @@ class PlainLoop:
             self.call(order.calls)
             self.device.synchronize()
             times.append((time.perf_counter_ns() - started) / 1e3 / order.calls)
-        return Times(us=times)
+        return messages.Times(us=times)
 
-    def time_queued(self, order: TimeQueued) -> Times:
+    def time_queued(self, order: messages.TimeQueued) -> messages.Times:
         """Measures device time. A collective right before the first event lets all ranks begin together."""
         if not torch.cuda.is_available():
             raise RuntimeError("CPU ranks queue nothing")
@@ -144,17 +130,17 @@ class PlainLoop:
             queued &= timer.stop()
             self.device.synchronize()
             times.append(timer.us() / order.calls)
-        return Times(us=times, queued=queued)
+        return messages.Times(us=times, queued=queued)
 
 
-def soak_block(order: SoakBlock) -> Soaked:
+def soak_block(order: messages.SoakBlock) -> messages.Soaked:
     """Calls a block of the kit (collective)."""
     from benchmarks.kit_soak.blocks import BLOCKS  # a plain loop does not need the kit
     from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
     from benchmarks.kit_soak.soak import soak
 
     block = (BLOCKS | DEVICE_BLOCKS)[order.block]
-    return Soaked(*soak(block, order.first, order.calls, order.seed))
+    return messages.Soaked(*soak(block, order.first, order.calls, order.seed))
 
 
 def main() -> None:
@@ -167,19 +153,19 @@ def main() -> None:
     torch.set_num_threads(1)  # as torchrun does if it starts several ranks
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
 
-    def say(reply: LoopReply) -> None:
+    def say(reply: messages.LoopReply) -> None:
         with open(replies, "wb", closefd=False) as stream:
-            stream.write(encode(reply) + b"\n")
+            stream.write(messages.encode(reply) + b"\n")
 
     try:
         device: Device = import_module(kind_of(device_name).rank_module).device(rank)
         device.join(rank, world, folder)
         loop = PlainLoop(device)
-        say(Joined())
+        say(messages.Joined())
         for line in sys.stdin.buffer:
-            say(loop.answer(decode_order(line)))
+            say(loop.answer(messages.decode_order(line)))
     except BaseException:
-        say(Broken(text=traceback.format_exc()[-4000:]))
+        say(messages.Broken(text=traceback.format_exc()[-4000:]))
     sys.stdout.flush()
     os._exit(0)  # does not wait for a broken process group
 
