@@ -1,8 +1,9 @@
 """Compares every example kernel with the exact result, in many calls at odd sizes."""
 
 import ast
-import importlib
+from importlib import util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -10,24 +11,33 @@ import torch.distributed as dist
 from exact_collectives import check_calls, check_products
 
 import benchmarks.kernels
+from arena.models import conversation
 from sandbox.kit import templates
 
 EXAMPLES = Path(benchmarks.kernels.__file__).parent
-COLLECTIVES = {
-    "allreduce_one_shot": "all_reduce",
-    "allreduce_two_shot": "all_reduce",
-    "allreduce_cpp": "all_reduce",
-    "allgather_push": "all_gather",
-    "alltoall_push": "all_to_all",
-    "reducescatter": "reduce_scatter",
+COLLECTIVES = {"allreduce_two_shot": "all_reduce", "allreduce_cpp": "all_reduce"}
+WORKED = {
+    "any_allreduce": "all_reduce",
+    "any_allgather": "all_gather",
+    "any_reducescatter": "reduce_scatter",
+    "cpu_alltoall_cpp": "all_to_all",
 }
+"""The worked examples of prompts that are plain collectives."""
 GEMMS = ["gemm_allreduce", "gemm_allreduce_cpp"]
 TURNS = 7  # more turns than a ring has buffers
 
 
+def kernel_of(name: str) -> ModuleType:
+    folder = conversation.EXAMPLES if name in WORKED else EXAMPLES
+    spec = util.spec_from_file_location(name, folder / f"{name}.py")
+    kernel = util.module_from_spec(spec)
+    spec.loader.exec_module(kernel)
+    return kernel
+
+
 def run_collectives(rank: int, world: int) -> None:
-    for example, collective in COLLECTIVES.items():
-        kernel = importlib.import_module(f"benchmarks.kernels.{example}")
+    for example, collective in (COLLECTIVES | WORKED).items():
+        kernel = kernel_of(example)
         for dtype, shape in ((torch.float32, (world * 3, 5)), (torch.bfloat16, (world, 64, 33))):
             check_calls(kernel, collective, shape, dtype, rank, world, TURNS)
 
@@ -39,7 +49,7 @@ def test_collective_examples(worlds, world):
 
 def run_gemms(rank: int, world: int) -> None:
     for example in GEMMS:
-        kernel = importlib.import_module(f"benchmarks.kernels.{example}")
+        kernel = kernel_of(example)
         for dtype, sizes in ((torch.float32, (37, 29, 16)), (torch.bfloat16, (5, 3, 64))):
             check_products(kernel, dtype, sizes, rank, world, TURNS)
 
