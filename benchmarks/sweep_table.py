@@ -12,7 +12,7 @@ import msgspec
 from arena.board.scorecard import results
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
-from arena.errors import UsageError, why
+from arena.errors import UsageError
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
 from arena.words.table import Column, TextTable
@@ -67,8 +67,6 @@ def newest(journals: Sequence[Path]) -> list[CellResult]:
                     found[key] = result
         except JournalDamaged as error:
             raise UsageError(error.message, error.advice) from None
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {why(error)}") from None
     return [found[key] for key in sorted(found)]
 
 

@@ -22,7 +22,7 @@ from arena.board.scorecard import (
 )
 from arena.duel.journal import ALL as ALL_DUELS
 from arena.duel.journal import Rating, damage, ratings, read_duels
-from arena.errors import StoreError, why
+from arena.errors import StoreError
 from arena.machine.facts import installed_version, this_machine
 from arena.paths import Paths
 from arena.records.index import Store, stored
@@ -161,9 +161,6 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
             known = machines_of(path)
         except JournalDamaged as error:
             left_out.append(LeftOut(f"{error.message}; the board is without this sweep", error.advice))
-        except OSError as error:
-            what = f"{path}: {why(error)}; the board is without this sweep"
-            left_out.append(LeftOut(what, "see to its permissions, or move it elsewhere"))
         else:
             found.extend(theirs)
             machines.update({digest: str(machine) for digest, machine in known.items()})

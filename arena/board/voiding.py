@@ -115,7 +115,7 @@ def _swept(paths: Paths) -> Iterator[CellResult]:
     for path in (*journals(paths.sweeps), *journals(paths.imports)):
         try:
             yield from results(path)
-        except (OSError, JournalDamaged):
+        except JournalDamaged:
             continue
 
 

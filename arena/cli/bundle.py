@@ -7,11 +7,11 @@ import click
 from arena.cli.options import CliSession, json_option, open_session
 from arena.cli.output import complain, counted, print_found
 from arena.errors import UsageError
-from arena.export.attempts import LEFT_OUT_ADVICE
 from arena.export.bundle import FORMATS, export_bundle, import_bundle, import_inspect_log
 from arena.export.harbor import export_harbor
 from arena.export.pages import export_pages
 from arena.machine.facts import installed_version
+from arena.sweep.journal import UNREADABLE_ADVICE
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -68,7 +68,7 @@ def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_
     found = {"folder": str(folder), "index": str(index), "attempts": count, "left_out": left_out}
     print_found(as_json, found, f"{index}: {counted(count, 'attempt')}")
     for what in left_out:
-        complain(what, LEFT_OUT_ADVICE)
+        complain(what, UNREADABLE_ADVICE)
     return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS
 
 

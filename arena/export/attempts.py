@@ -13,14 +13,13 @@ from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
 from arena.records.run_record import BriefResult, RunRecord, record_of, view
 from arena.records.voids import Void, Voids, read_voids
-from arena.sweep.journal import JournalDamaged, chosen_journals, read_lines
+from arena.sweep.journal import UNREADABLE_ADVICE, JournalDamaged, chosen_journals, read_lines
 from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
 from sandbox.protocol.events import Finished, Setting
 from sandbox.protocol.kernel_files import Kernel
 
 MODELS, RUNS = "models", "single runs"
 """Origins other than sweeps."""
-LEFT_OUT_ADVICE = "make it readable, or move it elsewhere"
 """Advice for each file that is left out."""
 
 
@@ -88,7 +87,7 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> tuple[list[PageA
                 attempts.append(attempt)
         attempts += _single_runs(paths, covered, voids, left_out, players)
     if not attempts and left_out:
-        raise MachineError(f"there is no attempt to export: {left_out[0]}", LEFT_OUT_ADVICE)
+        raise MachineError(f"there is no attempt to export: {left_out[0]}", UNREADABLE_ADVICE)
     if not attempts:
         raise UsageError("there is no attempt to export", "`pkb-arena run` or `pkb-arena sweep` makes one")
     return attempts, left_out
@@ -104,17 +103,14 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
     results: dict[str, CellResult] = {}
     written: dict[str, Kernel] = {}
     machines: dict[str, str] = {}
-    try:
-        for line in read_lines(path):
-            match line:
-                case SweepSession():
-                    machines |= {machine.digest: str(machine) for machine in line.machines}
-                case Written() if line.source and line.kernel is not None:
-                    written[line.cell.digest] = line.kernel
-                case CellResult():
-                    results[line.key] = line
-    except OSError as error:
-        raise JournalDamaged(f"{path}: {why(error)}", LEFT_OUT_ADVICE) from None
+    for line in read_lines(path):
+        match line:
+            case SweepSession():
+                machines |= {machine.digest: str(machine) for machine in line.machines}
+            case Written() if line.source and line.kernel is not None:
+                written[line.cell.digest] = line.kernel
+            case CellResult():
+                results[line.key] = line
     order = sorted(results.values(), key=lambda line: (line.problem_id, line.cell.player, line.cell.attempt, line.at))
     return [
         view(

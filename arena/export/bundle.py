@@ -307,10 +307,7 @@ def _row_of_run(paths: Paths, catalogue: Catalogue, run: RunRecord, folder: Path
 
 def _newest(path: Path) -> dict[str, float]:
     """Returns the time of the newest result of every key, in seconds since the epoch."""
-    try:
-        return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
-    except OSError as error:
-        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --sweep") from None
+    return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
 
 
 def _copy(

@@ -16,9 +16,11 @@ from arena.sweep import records
 from arena.sweep.queue import Worker
 from arena.sweep.records import SweepPlan
 
+UNREADABLE_ADVICE = "make it readable, or move it elsewhere"
+
 
 class JournalDamaged(MachineError):
-    """A file in the folder of sweeps is no journal, or has an unreadable line."""
+    """A file in the folder of sweeps cannot be read, is no journal, or has an unreadable line."""
 
 
 class NoJournal(JournalDamaged):
@@ -153,10 +155,13 @@ def read_lines(path: Path) -> Iterator[records.AnyLine]:
     """Returns all whole lines of a journal, in order. Another process may be writing it.
 
     Raises:
-        OSError: it cannot be read.
-        JournalDamaged: it is no sweep's journal.
+        JournalDamaged: it cannot be read, or is no sweep's journal.
     """
-    return (_decoded(path, line) for line in whole_lines(path))
+    try:
+        for line in whole_lines(path):
+            yield _decoded(path, line)
+    except OSError as error:
+        raise JournalDamaged(f"cannot read {path}: {why(error)}", UNREADABLE_ADVICE) from None
 
 
 def new_lines(follower: Follower) -> list[records.AnyLine]:
@@ -219,19 +224,12 @@ def _written_at(path: Path) -> float:
 def last_plan(path: Path) -> records.SweepSession | None:
     """Returns the last session of a journal; None if there is none, or the file is gone.
 
-    Raises:
-        MachineError: the file cannot be read.
-        JournalDamaged: the file is no journal, or has an unreadable line.
+    Raises as `read_lines`.
     """
     last = None
-    try:
-        for line in read_lines(path):
-            if isinstance(line, records.SweepSession):
-                last = line
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {why(error)}", "make it readable, or move it elsewhere") from None
+    for line in read_lines(path) if path.exists() else ():
+        if isinstance(line, records.SweepSession):
+            last = line
     return last
 
 
