@@ -1,7 +1,7 @@
 """The measurements of `python -m benchmarks`: figures with limits, and tables of many runs."""
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,11 +35,15 @@ LONG = {"soak", "save-gpu", "sweep-cost"}
 
 @dataclass(frozen=True)
 class RunTable:
-    """A table with a row for each of many runs. options: the fields of `Scope` that narrow it down."""
+    """A table with a row for each of many runs. options: the fields of `Scope` that narrow it down.
+
+    device: the only device that it is for; None if it is for several.
+    """
 
     module: str
     sentence: str
     options: frozenset[str]
+    device: str | None = None
 
 
 TABLES = {
@@ -59,14 +63,16 @@ TABLES = {
         frozenset({"problems", "world", "preset", "device"}),
     ),
     "aa": RunTable(
-        "benchmarks.tables.same_code_on_cpus",
+        "benchmarks.tables.same_code",
         "Identical code against itself, on CPU ranks.",
         frozenset({"problems", "world", "preset", "loaded"}),
+        "cpu",
     ),
     "aa-gpu": RunTable(
-        "benchmarks.tables.same_code_on_gpus",
+        "benchmarks.tables.same_code",
         "Identical code against itself, on GPUs.",
         frozenset({"problems", "world", "preset"}),
+        "cuda",
     ),
     "collectives": RunTable(
         "benchmarks.tables.collectives", "House kernels for collectives against NCCL.", frozenset({"problems", "world"})
@@ -108,7 +114,9 @@ async def tabulate(name: str, scope: Scope, tell: Tell, rows: list[Any]) -> None
     Raises:
         ArenaError: it cannot be made or continued here.
     """
-    await importlib.import_module(TABLES[name].module).measure(scope, tell, rows)
+    table = TABLES[name]
+    scope = replace(scope, device=table.device or scope.device)
+    await importlib.import_module(table.module).measure(scope, tell, rows)
 
 
 def conclude(name: str, rows: list[Any]) -> Conclusion:

@@ -11,21 +11,19 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import msgspec
-
 from arena.errors import UsageError
 from arena.machine.facts import choose_device
+from arena.records.run_record import view
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.words.headline import WHERE, outcome_words
+from arena.words.headline import WHERE, by_clock, outcome_words
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, judge_source, require_harness
 from benchmarks.tables.scope import Conclusion, Scope, Tell
-from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Interval, Microseconds, Setting
@@ -55,23 +53,18 @@ class AddedCost:
     added_us: float = 0.0
 
 
-class AddedCostRow(RunRow, frozen=True, kw_only=True):
-    """One run of a baseline with a cost."""
+class TruthRow(RunRow, frozen=True, kw_only=True):
+    """One run of a kernel whose true speedup is known."""
 
-    cost: str
-    share: float
-    expected: str
-    added_us: float = 0.0
-    """Device time that is added to a call, as the kernel measured it."""
+    expected: str = ""
+    """The clock that should show it; empty: neither for sure."""
     truth: float | None = None
-    """The speedup that the expected clock should give; below 1."""
-    call_outcome: str = ""
-    device_outcome: str = ""
+    """The speedup that this clock should give."""
 
     @property
     def interval(self) -> Interval | None:
         """The interval of the expected clock."""
-        return getattr(self.speedup, self.expected, None) if self.speedup and self.expected else None
+        return by_clock(self.speedup, self.expected) if self.expected else None
 
     @property
     def holds(self) -> bool | None:
@@ -79,6 +72,29 @@ class AddedCostRow(RunRow, frozen=True, kw_only=True):
         if self.interval is None or self.truth is None:
             return None
         return self.interval.low <= self.truth <= self.interval.high
+
+    def outcome_by(self, clock: str) -> str:
+        """The outcome by one clock; empty if it was not timed."""
+        interval = by_clock(self.speedup, clock)
+        return outcome(interval) if interval else ""
+
+    def by(self, clock: str) -> str:
+        """ "0.951 [0.940, 0.962] slower holds", by one clock."""
+        interval = by_clock(self.speedup, clock)
+        if interval is None:
+            return "–"
+        mark = "" if clock != self.expected or self.holds is None else " holds" if self.holds else " MISSES"
+        ends = f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+        return f"{ends} {outcome_words(self.outcome_by(clock))}{mark}"
+
+
+class AddedCostRow(TruthRow, frozen=True, kw_only=True):
+    """One run of a baseline with a cost."""
+
+    cost: str
+    share: float
+    added_us: float = 0.0
+    """Device time that is added to a call, as the kernel measured it."""
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
@@ -88,9 +104,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
         MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     device = choose_device(scope.device or Settings().device)
-    catalogue = load_catalogue()
-    usual = PROBLEMS if kind_of(device).has_gate else PROBLEMS_END_TO_END
-    problems = scope.problems or tuple(catalogue.find(str(number)) for number in usual)
+    problems = scope.problems_or(PROBLEMS if kind_of(device).has_gate else PROBLEMS_END_TO_END)
     choice = Choice(preset=scope.preset, world=scope.world, device=device)
     tell(TABLE.header)
     async with temporary_engine() as engine:
@@ -145,17 +159,8 @@ def costs(baseline_us: Microseconds) -> list[AddedCost]:
 def row_of(run: RunRow, cost: AddedCost, added_us: float | None) -> AddedCostRow:
     """The row of a run with its cost. added_us: device time that the kernel measured; None if it printed nothing."""
     added = (added_us or cost.added_us) if cost.kind == DEVICE else 0.0
-    speedup = run.speedup
-    return AddedCostRow(
-        **msgspec.structs.asdict(run),
-        cost=cost.kind,
-        share=cost.share,
-        expected=cost.expected,
-        added_us=added,
-        truth=_truth(cost, run.baseline_us, added),
-        call_outcome=outcome(speedup.call) if speedup and speedup.call else "",
-        device_outcome=outcome(speedup.device) if speedup and speedup.device else "",
-    )
+    truth = _truth(cost, run.baseline_us, added)
+    return view(AddedCostRow, run, cost, cost=cost.kind, added_us=added, truth=truth)
 
 
 def _truth(cost: AddedCost, baseline_us: Microseconds | None, added_us: float) -> float | None:
@@ -190,8 +195,8 @@ def summary(rows: Sequence[AddedCostRow]) -> str:
     """The runs of one cost in a line: how often called slower, by clock; how often the interval contains the truth."""
     first = rows[0]
     timed = [row for row in rows if row.speedup is not None]
-    by_call = sum(row.call_outcome == "slower" for row in timed)
-    by_device = sum(row.device_outcome == "slower" for row in timed)
+    by_call = sum(row.outcome_by("call") == "slower" for row in timed)
+    by_device = sum(row.outcome_by("device") == "slower" for row in timed)
     headline = sum(row.outcome == "slower" for row in timed)
     expected = WHERE.get(first.expected, "neither for sure")
     text = f"{first.cost} {100 * first.share:.0f} %, expected: {expected}; slower {headline} of {len(rows)}"
@@ -205,15 +210,6 @@ def summary(rows: Sequence[AddedCostRow]) -> str:
     return text
 
 
-def _by(row: AddedCostRow, clock: str) -> str:
-    interval = getattr(row.speedup, clock) if row.speedup else None
-    if interval is None:
-        return "–"
-    said = row.call_outcome if clock == "call" else row.device_outcome
-    mark = "" if clock != row.expected or row.holds is None else " holds" if row.holds else " MISSES"
-    return f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}] {outcome_words(said)}{mark}"
-
-
 TABLE = TextTable[AddedCostRow](
     (
         Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:28], 28),
@@ -222,8 +218,8 @@ TABLE = TextTable[AddedCostRow](
         Column("expected", lambda row: WHERE.get(row.expected, "neither"), 11),
         Column("verdict", lambda row: row.verdict, 7),
         Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
-        Column("end-to-end", lambda row: _by(row, "call"), 38),
-        Column("device time", lambda row: _by(row, "device"), 38),
+        Column("end-to-end", lambda row: row.by("call"), 38),
+        Column("device time", lambda row: row.by("device"), 38),
         Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
         Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
         Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),

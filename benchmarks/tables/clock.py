@@ -24,7 +24,6 @@ from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
 from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
-from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.machine.processes import cpu_seconds, tree
 from sandbox.protocol.events import Result, Setting
@@ -140,13 +139,11 @@ async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
     Raises:
         MachineError: there are not enough GPUs, or nothing can be judged here, or three problems in a row failed.
     """
-    catalogue = load_catalogue()
-    problems = scope.problems or tuple(catalogue.find(str(number)) for number in PROBLEMS)
     choice = Choice(preset=scope.preset, world=scope.world, device=scope.device)
     loops = _Loops()
     try:
         async with temporary_engine() as engine:
-            for problem in problems:
+            for problem in scope.problems_or(PROBLEMS):
                 rows.append(await _row(engine, loops, problem, choice, scope.repetitions or RUNS))
                 if len(rows) == 1:
                     tell(TABLE.header)
@@ -193,14 +190,14 @@ async def _row(judge: Judge, loops: _Loops, problem: Problem, choice: Choice, ru
     try:
         setting = choose_setting(problem, choice, Settings())
     except UsageError as error:
-        return _unfinished(problem, choice, None, REFUSED, error.message, started)
+        return _row_without(problem, choice, None, REFUSED, error.message, started)
     try:
         async with asyncio.timeout(PROBLEM_S):
             return await _in_turns(judge, loops, problem, setting, runs)
     except (ArenaError, TimeoutError) as error:
         await loops.close()
         detail = error.message if isinstance(error, ArenaError) else "it took too long"
-        return _unfinished(problem, choice, setting, FAILED, detail, started)
+        return _row_without(problem, choice, setting, FAILED, detail, started)
     except BaseException:
         await loops.close()
         raise
@@ -226,15 +223,8 @@ async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Sett
         calm &= await until_calm()  # the next worlds start now
         plain.append(await turns.turn())
     ratio = ByClock(*(ratios(plain, results, clock) for clock in CLOCKS))
-    return ClockRow(
-        id=problem.id,
-        problem=problem.slug,
-        preset=setting.preset,
-        sizes=setting.sizes,
-        world=setting.world,
-        device=setting.device,
-        dtype=setting.dtype,
-        verdict=Verdict.PASS,
+    return msgspec.structs.replace(
+        _row_without(problem, Choice(), setting, Verdict.PASS, "", started),
         inputs=inputs,
         queued_calls=turns.queued_calls,
         plain_us=ByClock(*(quartiles([us for turn in plain for us in getattr(turn, c)]) for c in CLOCKS)),
@@ -244,11 +234,10 @@ async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Sett
         calm=calm,
         plain=plain,
         runs=rows,
-        seconds=round(time.monotonic() - started, 1),
     )
 
 
-def _unfinished(
+def _row_without(
     problem: Problem, choice: Choice, setting: Setting | None, verdict: str, detail: str, started: float
 ) -> ClockRow:
     return ClockRow(

@@ -6,6 +6,7 @@ from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice
 from arena.settings import Settings
+from arena.words.headline import by_clock
 from arena.words.table import Column, TextTable
 from benchmarks.rows import PlannedRun, RunRow, judged_row, require_harness
 from benchmarks.tables.scope import Conclusion, Tell
@@ -20,9 +21,9 @@ def _name(row: RunRow) -> str:
     return f"{row.id:02d} {row.problem}"
 
 
-def _microseconds(times: Microseconds | None, clock: str, unknown: str) -> str:
-    value = None if times is None else times.call if clock == "call" else times.device
-    return unknown if value is None else f"{value:.1f}"
+def _microseconds(times: Microseconds | None, clock: str) -> str:
+    value = by_clock(times, clock)
+    return "–" if value is None else f"{value:.1f}"
 
 
 def _with_interval(interval: Interval | None) -> str:
@@ -39,10 +40,10 @@ KERNEL_TABLE = TextTable[RunRow](
         Column("size", lambda row: row.size, 10, right=True),
         Column("kernel", lambda row: row.kernel, 27),
         Column("verdict", lambda row: row.verdict, 14),
-        Column("A call", lambda row: _microseconds(row.baseline_us, "call", "–"), 9, right=True),
-        Column("A device", lambda row: _microseconds(row.baseline_us, "device", "–"), 9, right=True),
-        Column("call", lambda row: _microseconds(row.kernel_us, "call", "–"), 9, right=True),
-        Column("device", lambda row: _microseconds(row.kernel_us, "device", "–"), 9, right=True),
+        Column("A call", lambda row: _microseconds(row.baseline_us, "call"), 9, right=True),
+        Column("A device", lambda row: _microseconds(row.baseline_us, "device"), 9, right=True),
+        Column("call", lambda row: _microseconds(row.kernel_us, "call"), 9, right=True),
+        Column("device", lambda row: _microseconds(row.kernel_us, "device"), 9, right=True),
         Column("speedup, call", lambda row: _with_interval(row.speedup.call if row.speedup else None), 19),
         Column("speedup, device", lambda row: _with_interval(row.speedup.device if row.speedup else None), 19),
         Column("", _failure),
@@ -68,8 +69,8 @@ SAME_CODE_TABLE = TextTable[RunRow](
         Column("W", lambda row: str(row.world), 2, right=True),
         Column("verdict", lambda row: row.verdict, 7),
         Column("outcome", lambda row: row.outcome, 9),
-        Column("call µs", lambda row: _microseconds(row.baseline_us, "call", "–"), 9, right=True),
-        Column("device", lambda row: _microseconds(row.baseline_us, "device", "–"), 9, right=True),
+        Column("call µs", lambda row: _microseconds(row.baseline_us, "call"), 9, right=True),
+        Column("device", lambda row: _microseconds(row.baseline_us, "device"), 9, right=True),
         Column("end-to-end", lambda row: _by_clock(row, "call"), 42),
         Column("device time", lambda row: _by_clock(row, "device"), 42),
         Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),

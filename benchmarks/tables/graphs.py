@@ -8,7 +8,6 @@ from benchmarks.rows import RunRow
 from benchmarks.tables import gpu_runs
 from benchmarks.tables.gpu_runs import measured, on_gpus
 from benchmarks.tables.scope import Scope, Tell
-from problems.catalogue import load_catalogue
 
 ROUNDS = 5
 
@@ -22,6 +21,5 @@ async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
     Raises:
         MachineError: there are not enough GPUs, or nothing can be judged here.
     """
-    problems = scope.problems or load_catalogue().problems
-    planned = (on_gpus(problem, GRAPH, scope.world) for problem in problems)
+    planned = (on_gpus(problem, GRAPH, scope.world) for problem in scope.problems_or())
     await measured(planned, scope.repetitions or ROUNDS, tell, rows)

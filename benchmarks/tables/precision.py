@@ -8,13 +8,12 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from arena.errors import UsageError
-from arena.machine.facts import choose_device
+from arena.records.run_record import view
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
@@ -22,17 +21,16 @@ from arena.settings import Settings
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import DEVICE, HOST, found_added_us
-from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, require_harness
-from benchmarks.tables.added_cost import AddedCost, row_of, source_of
+from benchmarks.rows import REFUSED, PlannedRun, finished_row, require_harness
+from benchmarks.tables.added_cost import AddedCost, TruthRow, row_of, source_of
 from benchmarks.tables.scope import Conclusion, Scope, Tell
-from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import Interval, Microseconds, Setting
+from sandbox.protocol.events import Microseconds, Setting
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing import interval
-from sandbox.timing.interval import Pair, half_width, outcome
+from sandbox.timing.interval import Pair, half_width
 
 PROBLEMS = (1, 5, 8, 13, 20, 31, 44, 51, 62, 70, 78, 85)
 """Four with calls below 0.1 ms, four below 1 ms and four with longer ones, at `paper` on four H100."""
@@ -58,20 +56,11 @@ class Point(msgspec.Struct, frozen=True):
     device: float | None
 
 
-class PrecisionRow(RunRow, frozen=True, kw_only=True):
+class PrecisionRow(TruthRow, frozen=True, kw_only=True):
     """One run with its precision after some seconds."""
 
     points: Sequence[Point] = ()
     """At each of SECONDS that the run reached, and at its end."""
-    truth: float | None = None
-    """The speedup that the clock `expected` should give."""
-    expected: str = ""
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the expected clock's interval contains the truth; None if that is not known."""
-        found: Interval | None = getattr(self.speedup, self.expected, None) if self.speedup and self.expected else None
-        return None if found is None or self.truth is None else found.low <= self.truth <= found.high
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[PrecisionRow]) -> None:
@@ -80,13 +69,10 @@ async def measure(scope: Scope, tell: Tell, rows: list[PrecisionRow]) -> None:
     Raises:
         MachineError: there are not enough GPUs, or nothing can be judged here.
     """
-    device = choose_device(scope.device or Settings().device)
-    catalogue = load_catalogue()
-    problems = scope.problems or tuple(catalogue.find(str(number)) for number in PROBLEMS)
-    choice = Choice(preset=scope.preset, world=scope.world, device=device)
+    choice = Choice(preset=scope.preset, world=scope.world, device=scope.device)
     tell(TABLE.header)
     async with temporary_engine() as engine:
-        for problem in problems:
+        for problem in scope.problems_or(PROBLEMS):
             try:
                 setting = choose_setting(problem, choice, Settings())
             except UsageError as error:
@@ -105,7 +91,7 @@ async def _rows(judge: Judge, problem: Problem, setting: Setting) -> list[Precis
     judgement = await judge_to_end(judge, request)
     run = finished_row(PlannedRun(problem, SAME, Choice()), judgement, started)
     clock = "device" if judgement.result.samples.device else "call"
-    found = [PrecisionRow(**_fields(run), points=points(judgement.result.samples), truth=1.0, expected=clock)]
+    found = [view(PrecisionRow, run, points=points(judgement.result.samples), truth=1.0, expected=clock)]
     if run.verdict != Verdict.PASS or run.baseline_us is None:
         return found
     cost = cost_for(run.baseline_us, setting.device)
@@ -114,12 +100,7 @@ async def _rows(judge: Judge, problem: Problem, setting: Setting) -> list[Precis
     judgement = await judge_to_end(judge, costly_request)
     run = finished_row(PlannedRun(problem, COSTLY, Choice()), judgement, started)
     costly = row_of(run, cost, found_added_us(judgement.printed))
-    samples = judgement.result.samples
-    return [*found, PrecisionRow(**_fields(run), points=points(samples), truth=costly.truth, expected=cost.expected)]
-
-
-def _fields(run: RunRow) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in run.__struct_fields__}
+    return [*found, view(PrecisionRow, costly, points=points(judgement.result.samples))]
 
 
 def cost_for(baseline_us: Microseconds, device: str) -> AddedCost:
@@ -193,14 +174,6 @@ def _microseconds(row: PrecisionRow) -> str:
     return "–" if row.baseline_us is None or row.baseline_us.call is None else f"{row.baseline_us.call:.0f}"
 
 
-def _by(row: PrecisionRow, clock: str) -> str:
-    found: Interval | None = getattr(row.speedup, clock) if row.speedup else None
-    if found is None:
-        return "–"
-    mark = "" if clock != row.expected or row.holds is None else " holds" if row.holds else " MISSES"
-    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}] {outcome(found)}{mark}"
-
-
 TABLE = TextTable[PrecisionRow](
     (
         Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:24], 24),
@@ -212,8 +185,8 @@ TABLE = TextTable[PrecisionRow](
         Column("at the end", _at, 25),
         Column("s", lambda row: f"{row.points[-1].seconds:.1f}" if row.points else "–", 4, right=True),
         Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
-        Column("end-to-end", lambda row: _by(row, "call"), 32),
-        Column("device time", lambda row: _by(row, "device"), 32),
+        Column("end-to-end", lambda row: row.by("call"), 32),
+        Column("device time", lambda row: row.by("device"), 32),
         Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),
     )
 )

@@ -6,6 +6,7 @@ are counted the same way.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from arena.runs.engine import temporary_engine
@@ -15,7 +16,6 @@ from benchmarks.busy_cores import load
 from benchmarks.rows import REFUSED, PlannedRun, RunRow
 from benchmarks.tables.gpu_runs import SAME_CODE_TABLE, rows_of
 from benchmarks.tables.scope import Conclusion, Scope, Tell
-from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import half_width, outcome
@@ -29,17 +29,31 @@ NOISY_SHARE = 0.5
 """A problem is too noisy if a larger share of its runs is."""
 
 
-async def runs_of(
-    scope: Scope, problems: Sequence[Problem], runs: int, choice: Choice, tell: Tell, rows: list[RunRow]
-) -> None:
-    """Makes `runs` runs of each problem at the default budget, one problem after another.
+@dataclass(frozen=True)
+class Usual:
+    """What is measured unless something else is requested. problems: all if empty."""
 
-    Each row is added to `rows`, and its line passed to `tell`, at once.
+    runs: int
+    preset: str
+    world: int | None = None
+    problems: tuple[int, ...] = ()
+
+
+USUAL = {"cpu": Usual(40, "tiny", 2, (13, 9, 31, 69)), "cuda": Usual(3, "production")}
+"""By device. On CPU ranks: a product with a collective; a backward pass with two small ones; a mixture of experts; a
+ranking with gathered scores."""
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
+    """Makes some runs of each problem at the default budget, one problem after another: two to six seconds each.
 
     Raises:
         MachineError: there are not enough GPUs, or nothing can be judged here.
     """
-    planned = (PlannedRun(problem, BASELINE, choice) for problem in problems for _ in range(runs))
+    usual = USUAL[scope.device or "cpu"]
+    choice = Choice(preset=scope.preset or usual.preset, world=scope.world or usual.world, device=scope.device)
+    runs = range(scope.repetitions or usual.runs)
+    planned = (PlannedRun(problem, BASELINE, choice) for problem in scope.problems_or(usual.problems) for _ in runs)
     async with load(scope.loaded), temporary_engine() as engine:
         await rows_of(engine, planned, None, tell, rows, SAME_CODE_TABLE)
 

@@ -1,8 +1,9 @@
 """The requested part of a table, where its lines go, and its conclusion."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from problems.catalogue import load_catalogue
 from problems.specification import Problem
 
 Tell = Callable[[str], None]
@@ -22,6 +23,11 @@ class Scope:
     """Runs of each kind; in tables that make one run of each kind, rounds of a run."""
     loaded: bool = False
     """Whether it runs beside a busy process on every core."""
+
+    def problems_or(self, numbers: Sequence[int] = ()) -> Sequence[Problem]:
+        """The requested problems; else those with these numbers, or all."""
+        catalogue = load_catalogue()
+        return self.problems or [catalogue.find(str(number)) for number in numbers] or catalogue.problems
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def on_host(call: float, device: float | None = None, outcome: str = "slower") -
 def test_truth_of_host_cost_is_its_share() -> None:
     row = on_host(0.83, 1.0)
     assert row.truth == pytest.approx(1 / 1.2)
-    assert (row.call_outcome, row.device_outcome, row.holds) == ("slower", "even", True)
+    assert (row.outcome_by("call"), row.outcome_by("device"), row.holds) == ("slower", "even", True)
     assert on_host(0.9).holds is False
     assert "slower holds" in TABLE.line(row)
     assert "slower MISSES" in TABLE.line(on_host(0.9))
