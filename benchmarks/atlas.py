@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from arena.board.scorecard import machines_of
 from arena.cli.output import print_line
 from arena.export.pages import marked
-from arena.paths import NAMED, make_folder, unwritable
+from arena.paths import NAMED, make_folder, writing
 from arena.records.code_hash import code_hash
 from arena.records.json_lines import encode
 from arena.records.report_text import speed_span, told_parts, verdict_span, where_words
@@ -94,11 +94,9 @@ def command(journals: tuple[Path, ...], output: Path, keep: Path | None) -> None
         keep.write_bytes(b"".join(line + b"\n" for line in lines))
     pages = atlas(load_catalogue(), found, {digest: str(machine) for digest, machine in machines.items()})
     make_folder(output, NAMED)
-    try:
+    with writing(output, NAMED):
         for name, page in pages.items():
             (output / name).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(output, error, NAMED) from None
     print_line(f"{output / 'index.html'}: {len(found)} results")
 
 

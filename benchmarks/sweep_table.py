@@ -15,6 +15,7 @@ from arena.cli.output import print_json, print_line
 from arena.errors import UsageError
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
+from arena.words.headline import by_clock
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import GRAPH, VARIANTS, WINDOWS
 from sandbox.protocol.events import Interval, Microseconds
@@ -114,7 +115,7 @@ def summary(found: Sequence[CellResult]) -> list[str]:
 
 
 def _speed(result: CellResult, clock: str) -> Interval | None:
-    return getattr(result.report.speedup, clock) if result.report is not None and result.report.speedup else None
+    return by_clock(result.report.speedup, clock) if result.report is not None else None
 
 
 def _speed_words(row: Row, clock: str) -> str:
@@ -124,7 +125,7 @@ def _speed_words(row: Row, clock: str) -> str:
 
 def _us(row: Row, side: str, clock: str) -> str:
     times: Microseconds | None = getattr(row.result.report, side) if row.result.report is not None else None
-    value = getattr(times, clock) if times is not None else None
+    value = by_clock(times, clock)
     return "–" if value is None else f"{value:.1f}"
 
 

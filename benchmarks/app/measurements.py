@@ -1,12 +1,11 @@
 """Measurements of the app's speed, from outside in a real pseudo-terminal or inside its event loop.
 
-    python -m benchmarks.app.measurements first-paint|loop-lag|keystroke|tokens [--repetitions N] [--json]
+    python -m benchmarks.app.measurements first-paint|loop-lag|keystroke|tokens [REPETITIONS]
 
-Prints figures by name, in milliseconds. Everything happens in a temporary folder, so the user's kernels are not
+Prints an object of figures, in milliseconds. Everything happens in a temporary folder, so the user's kernels are not
 touched.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -165,26 +164,16 @@ MEASUREMENTS: dict[str, tuple[Callable[[int], dict[str, float]], int]] = {
 }
 
 
-def main() -> int:
-    """Entry point."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.app.measurements")
-    parser.add_argument("name", choices=list(MEASUREMENTS))
-    parser.add_argument("--repetitions", type=int, help="how often (runs, for loop-lag; seconds, for tokens)")
-    parser.add_argument("--json", action="store_true", help="one object of figures")
-    arguments = parser.parse_args()
-    measure, usual = MEASUREMENTS[arguments.name]
+def main(name: str, repetitions: str = "") -> int:
+    """Entry point. repetitions: how often; runs for loop-lag, seconds for tokens."""
+    measure, usual = MEASUREMENTS[name]
     try:
-        figures = measure(arguments.repetitions or usual)
+        print(json.dumps(measure(int(repetitions or usual))))
     except TimeoutError as error:
-        print(f"{arguments.name}: {error or 'nothing happened in time'}", file=sys.stderr)
+        print(error or "nothing happened in time", file=sys.stderr)
         return 3
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<20}{value:8.1f}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -18,7 +18,7 @@ END_S = 15.0
 
 
 class Milliseconds(msgspec.Struct):
-    """The output of `python -m benchmarks.app.measurements NAME --json`, with the fields that are used here."""
+    """The output of `python -m benchmarks.app.measurements NAME`, with the fields that are used here."""
 
     median_ms: float
     p95_ms: float
@@ -74,9 +74,8 @@ async def measure(name: str, repetitions: int | None) -> list[Figure]:
 
 
 async def _measured(name: str, repetitions: int | None) -> Milliseconds:
-    extra = ["--repetitions", str(repetitions)] if repetitions else []
     process = await asyncio.create_subprocess_exec(
-        *module_command("benchmarks.app.measurements", name, "--json", *extra),
+        *module_command("benchmarks.app.measurements", name, str(repetitions or "")),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

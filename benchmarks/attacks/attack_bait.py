@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox.machine.devices import kind_of
@@ -127,22 +127,12 @@ class Bait:
 
     def _worlds_end(self, others: int) -> bool:
         """Waits up to LEAVE_SECONDS; returns whether at most `others` jailed worlds are left."""
-        until = time.monotonic() + LEAVE_SECONDS
         own = os.readlink("/proc/self/ns/pid")
-        while len(set(self.processes().values()) - {own}) > others:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        return True
+        return _in_time(lambda: len(set(self.processes().values()) - {own}) <= others)
 
     def all_gone(self) -> bool:
         """Waits up to LEAVE_SECONDS; returns whether every process of the ended referee is gone."""
-        until = time.monotonic() + LEAVE_SECONDS
-        while self.processes():
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        return True
+        return _in_time(lambda: not self.processes())
 
     def close(self) -> None:
         """Removes the canaries."""
@@ -152,6 +142,14 @@ class Bait:
         self._bystander.wait()
         self._folder.cleanup()
         self._cache.cleanup()
+
+
+def _in_time(condition: Callable[[], bool]) -> bool:
+    """Waits up to LEAVE_SECONDS for a condition; returns whether it was met."""
+    until = time.monotonic() + LEAVE_SECONDS
+    while not (met := condition()) and time.monotonic() <= until:
+        time.sleep(0.05)
+    return met
 
 
 def _digest(path: Path) -> str:
