@@ -18,17 +18,10 @@ from random import Random
 
 from arena.models.stand_in import answers, serve
 from arena.paths import paths_in
+from benchmarks.soak import resident_mib
 
 PRICES = "price_in = 3.0\nprice_out = 15.0\n"
 RESULT = b'"type":"result"'
-
-
-def resident_mib(pid: int) -> float:
-    """Resident memory of a process, MiB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def main() -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import msgspec
 
 from arena.errors import MachineError, UsageError
+from arena.records.run_record import fields_of
 from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE, VARIANTS, named_kernel
 from benchmarks.kernels import kernel_paths
-from problems.catalogue import Catalogue
+from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
@@ -110,6 +111,13 @@ async def judged_row(
     return finished_row(planned, judgement, started)
 
 
+def request_of(problem: str, choice: Choice, name: str, source: str, rounds: int | None = None) -> RunRequest:
+    """A run of a kernel's text, with the default settings. Raises as `choose_setting`."""
+    found = load_catalogue().find(problem)
+    setting = choose_setting(found, choice, Settings())
+    return RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
+
+
 async def judge_source(
     judge: Judge, problem: Problem, setting: Setting, name: str, source: str, rounds: int | None
 ) -> Judgement:
@@ -129,14 +137,8 @@ def finished_row(planned: PlannedRun, judgement: Judgement, started: float) -> R
     pairs, calls = counts(result)
     return msgspec.structs.replace(
         unfinished_row(planned, result.verdict.value, result.detail, setting, started),
-        outcome=result.outcome,
-        clock=result.clock,
-        told=result.told,
-        rounds=result.rounds,
-        baseline_us=result.baseline_us,
+        **fields_of(result, "outcome clock told rounds baseline_us speedup roofline"),
         kernel_us=result.contender_us,
-        speedup=result.speedup,
-        roofline=result.roofline,
         text=result.failure.text[-2000:] if result.failure else "",
         pairs=pairs,
         calls=calls,

@@ -2,13 +2,12 @@
 
 from arena.records.run_record import view
 from arena.runs.judge import RunRequest
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
+from arena.setting_choice import Choice
 from arena.workspace.named_kernels import starter
 from benchmarks.figure import Figure
 from benchmarks.kernels import kernel_paths
+from benchmarks.rows import request_of
 from benchmarks.save_to_verdict import saves
-from problems.catalogue import load_catalogue
 from sandbox.machine.backends import BACKENDS
 
 REPETITIONS = 10
@@ -23,16 +22,11 @@ async def measure(repetitions: int | None) -> list[Figure]:
     Raises:
         MachineError: there is no GPU, a run did not pass, or no verdict arrived.
     """
-    problem = load_catalogue().find("1")
-    request = RunRequest(
-        problem=problem,
-        setting=choose_setting(problem, Choice(preset="production", device="cuda"), Settings()),
-        kernel_name=f"{KERNEL}.py",
-        source=kernel_paths()[KERNEL].read_text(encoding="utf-8"),
-    )
+    choice = Choice(preset="production", device="cuda")
+    request = request_of("1", choice, f"{KERNEL}.py", kernel_paths()[KERNEL].read_text(encoding="utf-8"))
     figures = await saves(request, repetitions or REPETITIONS, (1.0, 2.5))
     for backend in BACKENDS:
         if not backend.availability().advice:
-            over = view(RunRequest, request, source=starter(problem, backend.name))
+            over = view(RunRequest, request, source=starter(request.problem, backend.name))
             figures += await saves(over, repetitions or REPETITIONS, (1.5, 2.5), f", {backend.name}")
     return figures

@@ -13,11 +13,11 @@ from arena.paths import paths_in, write_atomically
 from arena.records.run_record import view
 from arena.runs.engine import Engine
 from arena.runs.judge import RunRequest
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
+from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
 from arena.workspace.watcher import KernelWatcher
 from benchmarks.figure import Figure
+from benchmarks.rows import request_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Checked, Finished, Seconds, WorldChanged
 from sandbox.protocol.verdict import Verdict
@@ -69,13 +69,8 @@ async def saves(request: RunRequest, count: int, limits: tuple[float, float], wh
 
 def on_cpu_ranks() -> RunRequest:
     """The baseline of problem 13, saved as a kernel."""
-    problem = load_catalogue().find("13")
-    return RunRequest(
-        problem=problem,
-        setting=choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings()),
-        kernel_name="kernel.py",
-        source=problem.baseline_source,
-    )
+    source = load_catalogue().find("13").baseline_source
+    return request_of("13", Choice(preset="tiny", world=2, device="cpu"), "kernel.py", source)
 
 
 class SavedKernel:

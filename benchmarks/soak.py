@@ -14,11 +14,10 @@ from arena.errors import MachineError, RunCancelled, RunRefused
 from arena.machine.facts import is_jail
 from arena.paths import paths_in
 from arena.runs.engine import Engine
-from arena.runs.judge import RunRequest, judge_to_end
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
+from arena.runs.judge import judge_to_end
+from arena.setting_choice import Choice
 from benchmarks.figure import Figure
-from problems.catalogue import load_catalogue
+from benchmarks.rows import request_of
 from sandbox.machine.processes import tree
 from sandbox.protocol.events import AnyEvent, Finished, Ready, WorldChanged
 from sandbox.protocol.verdict import Verdict
@@ -164,11 +163,8 @@ class _Soak:
 
         Returns the seconds to the verdict.
         """
-        problem = load_catalogue().find("1")
-        setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
-        request = RunRequest(
-            problem=problem, setting=setting, kernel_name=f"{kernel.name}.py", source=kernel.source, rounds=ROUNDS
-        )
+        choice = Choice(preset="tiny", world=2, device="cpu")
+        request = request_of("1", choice, f"{kernel.name}.py", kernel.source, ROUNDS)
         started = time.monotonic()
         try:
             async with asyncio.timeout(GIVE_UP_S):
@@ -196,8 +192,8 @@ class _Soak:
             "files in temporary folders": len(_files(self.temporary)),
             "files in /dev/shm": len(_files(Path("/dev/shm"))),
             "files of the arena but journals": len(own) - journals,
-            "resident memory of the engine": _resident_mib(engine),
-            "resident memory of the referee": _resident_mib(self.referee),
+            "resident memory of the engine": resident_mib(engine),
+            "resident memory of the referee": resident_mib(self.referee),
         }
 
 
@@ -205,7 +201,8 @@ def _descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 

@@ -29,6 +29,7 @@ from arena.sweep.queue import Worker
 from arena.sweep.records import CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
+from benchmarks.soak import resident_mib
 from problems.catalogue import Catalogue, load_catalogue
 from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.kernel_files import Kernel
@@ -43,7 +44,6 @@ MOST_S = 0.05
 MOST_GROWTH_MIB = 24.0
 """Limit for the growth of the driver's memory from the first 100 results to the last. It stores keys of results, and
 offsets of answers."""
-_MIB = 1 << 20
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
 
     def judged(_: CellResult) -> None:
         if sweep.progress.judged in stored:
-            marks.append((sweep.progress.judged, time.monotonic(), resident_mib()))
+            marks.append((sweep.progress.judged, time.monotonic(), resident_mib(os.getpid())))
 
     sweep = Sweep(
         plan,
@@ -141,12 +141,6 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
     began = time.monotonic()
     done = work()
     return time.monotonic() - began, done
-
-
-def resident_mib() -> float:
-    """Resident memory of this process in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
 class _Writer(Player):

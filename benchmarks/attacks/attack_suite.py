@@ -145,24 +145,12 @@ def read_kernel(path: Path) -> AttackKernel:
             change = fields.get("change", " -> ").split(" -> ")
             source += "\n\n" + path.with_stem(like).read_text(encoding="utf-8").replace(*change)
     expect = fields.get("expect", "PASS" if attack == TWIN else "")
+    given: dict[str, object] = {"problem": "allreduce", "twin": "honest" if numbered else "", **fields}
+    given |= {"name": path.stem, "attack": attack, "source": source, "not_faster": "not_faster" in fields}
+    given["expect"] = [each.strip() for each in expect.split("|")]
     try:
-        return AttackKernel(
-            name=path.stem,
-            attack=attack,
-            expect=tuple(Verdict(each.strip()) for each in expect.split("|")),
-            problem=fields.get("problem", "allreduce"),
-            source=source,
-            preset=fields.get("preset", ""),
-            twin=fields.get("twin", "honest") if numbered else "",
-            device=fields.get("device", ""),
-            runs=int(fields.get("runs", "1")),
-            calls=int(fields.get("calls", "1")),
-            at_least_us=float(fields.get("at_least_us", "0")),
-            not_faster="not_faster" in fields,
-            label=fields.get("label", ""),
-            open=fields.get("open", ""),
-        )
-    except ValueError as error:
+        return msgspec.convert(given, AttackKernel, strict=False)
+    except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from None
 
 

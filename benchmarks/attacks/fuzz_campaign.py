@@ -12,12 +12,11 @@ import msgspec
 from arena.errors import MachineError, RunCancelled, RunRefused
 from arena.machine.facts import is_jail
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge, RunRequest, judge_to_end
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
+from arena.runs.judge import Judge, judge_to_end
+from arena.setting_choice import Choice
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.fuzzing import Mutant, mutant, read_tricks, undeserved
-from problems.catalogue import load_catalogue
+from benchmarks.rows import request_of
 from sandbox.protocol.events import AnyEvent
 
 PROBLEM = "allreduce"
@@ -102,15 +101,8 @@ async def fuzz(suite: Path, seconds: float, seed: int, world: int) -> FuzzTally:
 
 async def _judge(judge: Judge, made: Mutant, world: int, bait: Bait, said: list[AnyEvent], tally: FuzzTally) -> str:
     """Judges one mutant; returns what is undeserved about its verdict, or an empty text."""
-    problem = load_catalogue().find(PROBLEM)
     choice = Choice(preset="tiny", device="cpu", world=world)
-    request = RunRequest(
-        problem=problem,
-        setting=choose_setting(problem, choice, Settings()),
-        kernel_name="mutant.py",
-        source=made.source,
-        rounds=ROUNDS,
-    )
+    request = request_of(PROBLEM, choice, "mutant.py", made.source, ROUNDS)
     try:
         result = (await judge_to_end(judge, request)).result
     except (RunRefused, RunCancelled) as error:

@@ -15,9 +15,8 @@ from arena.errors import RunCancelled, RunRefused, UsageError
 from arena.machine.facts import is_jail, visible_gpus
 from arena.paths import ROOT, write_atomically
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge, RunRequest, judge_to_end
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
+from arena.runs.judge import Judge, judge_to_end
+from arena.setting_choice import Choice
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.attack_suite import (
     BACKEND_SETUPS,
@@ -34,6 +33,7 @@ from benchmarks.attacks.attack_suite import (
     with_backend,
 )
 from benchmarks.attacks.fuzz_campaign import fuzz
+from benchmarks.rows import request_of
 from problems.catalogue import load_catalogue
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Ready
@@ -209,20 +209,13 @@ async def _judge(
     lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()
     if lacks_gpus or (needs_jail and not is_jail(judge.jail)):
         return outcome
-    problem = load_catalogue().find(kernel.problem)
     choice = Choice(preset=kernel.preset or preset, device=kernel.device)
     surprise, jailed = "", False
     verdicts: Counter[str] = Counter()
     for _ in range(kernel.runs):
         for _ in range(MOST_TRIES):
             source = bait.fill(kernel.source, ready[-1].pid if ready else os.getpid())
-            request = RunRequest(
-                problem=problem,
-                setting=choose_setting(problem, choice, Settings()),
-                kernel_name=f"{kernel.name}.py",
-                source=source,
-                rounds=ROUNDS,
-            )
+            request = request_of(kernel.problem, choice, f"{kernel.name}.py", source, ROUNDS)
             try:
                 result = (await judge_to_end(judge, request)).result
             except (RunRefused, RunCancelled) as error:
