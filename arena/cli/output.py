@@ -16,17 +16,7 @@ import click
 import msgspec
 
 from arena.errors import MachineError
-from arena.records.report_text import (
-    BAD,
-    GOOD,
-    Span,
-    facts,
-    output_of,
-    speed_span,
-    told_parts,
-    verdict_span,
-    where_words,
-)
+from arena.records import report_text
 from arena.records.run_record import RunRecord
 from arena.words.headline import Headline, advice_words
 from arena.words.untrusted_text import escaped_json, printable
@@ -203,26 +193,26 @@ def counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'s' * (count != 1)}"
 
 
-def coloured(span: Span) -> str:
+def coloured(span: report_text.Span) -> str:
     """Returns a span's text in the colour of its role."""
     role, text = span
-    return green(text) if role == GOOD else red(text) if role == BAD else text
+    return green(text) if role == report_text.GOOD else red(text) if role == report_text.BAD else text
 
 
 def verdict_text(verdict: str) -> str:
     """Formats a verdict: "✓ PASS" or "✗ WRONG_RESULT"."""
-    role, text = verdict_span(verdict)
-    return green(text, bold=True) if role == GOOD else red(text, bold=True)
+    role, text = report_text.verdict_span(verdict)
+    return green(text, bold=True) if role == report_text.GOOD else red(text, bold=True)
 
 
 def speedup_text(headline: Headline) -> str:
     """Formats a speedup: "▲ 1.42× [1.39, 1.45] faster end-to-end"."""
-    return coloured(speed_span(headline.speedup, headline.outcome, headline.clock))
+    return coloured(report_text.speed_span(headline.speedup, headline.outcome, headline.clock))
 
 
 def compact(record: RunRecord) -> str:
     """Formats a run's result in one line."""
-    told, why = told_parts(record)
+    told, why = report_text.told_parts(record)
     advice = advice_words(record.advice, LONGER)
     parts = [verdict_text(record.verdict), coloured(told), why, f"to reduce noise: {advice}" if advice else ""]
     if not record.passed:
@@ -232,16 +222,16 @@ def compact(record: RunRecord) -> str:
 
 def print_report(record: RunRecord, overridden: Mapping[str, int] | None = None) -> None:
     """Prints a run's result as text. overridden: sizes that differ from the preset."""
-    told, why = told_parts(record)
+    told, why = report_text.told_parts(record)
     print_line("   ".join(filter(None, [verdict_text(record.verdict), coloured(told)])))
     if why:
         print_line(why)
-    print_line(f"{record.problem_id} {record.slug} · {where_words(record, overridden)}")
+    print_line(f"{record.problem_id} {record.slug} · {report_text.where_words(record, overridden)}")
     if record.detail and not record.passed:
         print_line(record.detail)
-    if record.failure is not None and (text := output_of(record.failure)):
+    if record.failure is not None and (text := report_text.output_of(record.failure)):
         print_line(f"\n{text}\n")
     if record.rival:
         print_line(f"other kernel: {verdict_text(record.rival.verdict)}  {record.rival.detail}".rstrip())
-    for fact in facts(record, LONGER):
+    for fact in report_text.facts(record, LONGER):
         print_line(f"{fact.name}: {fact.text}")
