@@ -1,1 +1,0 @@
-"""The board: the results of every player, and the published results."""
