@@ -56,6 +56,5 @@ class DoctorScreen(Reader):
             return [Content("checking…")]
         good, bad = ("Kernels can run here.", "$success"), ("Kernels cannot run here yet: see ✗ below.", "$error")
         head = Content.styled(*(good if can_run(self._findings) else bad))
-        words = self.query_one(FilterInput).words
-        shown = [each for each in self._findings if all(word in f"{each.name} {each.found}".lower() for word in words)]
+        shown = [each for each in self._findings if self.query_one(FilterInput).finds(f"{each.name} {each.found}")]
         return [head, Content(""), *(line for each in shown for line in finding_lines(each, width))]

@@ -101,17 +101,17 @@ class KeyEditor(Dialog[dict[str, str] | None]):
     @on(Input.Changed)
     def _show(self) -> None:
         """Lists the actions that the search leaves, in groups; the cursor keeps its row."""
-        actions, words = self.query_one("#actions", OptionList), self.query_one(FilterInput).words
+        actions, search = self.query_one("#actions", OptionList), self.query_one(FilterInput)
         at = actions.highlighted
         rows: list[Option] = []
         for scope, place in SCOPE_WORDS.items():
             here = [action for action in ACTIONS if action.scope == scope]
-            own = [each for each in here if all(word in f"{each.title} {each.help}".lower() for word in words)]
+            own = [each for each in here if search.finds(f"{each.title} {each.help}")]
             head = Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True)
             rows += [*([Option("", disabled=True)] if rows else []), head] if own else []
             rows += [Option(self._line(action), id=action.name) for action in own]
         actions.set_options(rows)
-        actions.highlighted = 1 if words else at
+        actions.highlighted = 1 if search.words else at
         self._explain()
 
     def _report(self, fault: str = "") -> None:

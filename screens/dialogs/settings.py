@@ -80,10 +80,8 @@ class SettingsScreen(Dialog[Settings | None]):
 
     @on(Input.Changed, "#search")
     def _search(self) -> None:
-        words = self.query_one(FilterInput).words
         for setting, shown in zip(setting_fields(), self.query(".setting"), strict=True):
-            told = f"{setting.name} {_sentence(setting)}".lower()
-            shown.display = all(word in told for word in words)
+            shown.display = self.query_one(FilterInput).finds(f"{setting.name} {_sentence(setting)}")
 
     @on(Input.Submitted)
     def _next_field(self) -> None:

@@ -126,6 +126,10 @@ class FilterInput(Input):
         """What was typed, as words in lower case."""
         return self.value.lower().split()
 
+    def finds(self, text: str) -> bool:
+        """Whether a text has all words that were typed."""
+        return all(word in text.lower() for word in self.words)
+
     def open(self) -> None:
         """Shows the field and focuses it."""
         self.display = True
