@@ -74,6 +74,8 @@ class DuelScreen(BaseScreen):
         self.hidden: SideName | None = other(edits) if edits is not None else None
         """The player whose kernels are hidden until the final, so that the local player cannot copy them."""
         self.changed = True
+        self._second = -1
+        """The second of the duel that was drawn last."""
         self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
         """Number of the kernel that each pane shows; 0: none."""
 
@@ -136,10 +138,11 @@ class DuelScreen(BaseScreen):
     # --- drawing ---------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Draws what has changed, ten times a second: pieces of text that arrive in between are drawn together."""
-        if not self.is_attached:
+        """Draws what has changed, at most ten times a second: pieces of text that arrive in between are drawn together."""
+        state, now, second = self.state, self.now, int(self.now)
+        if not self.is_attached or not (self.changed or second != self._second):
             return
-        state, now = self.state, self.now
+        self._second = second
         self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
         lines = [ChartLine(f"{duel_words.COLOURS[name]} bold", points_of(state, name), holds=True) for name in SIDES]
         # The axis ends at the current time, without pauses; the clock shows how much time is left.
