@@ -19,8 +19,8 @@ PANE_ACTIONS = frozenset({"jump", "zoom"})
 """Actions of the app that concern the panes of the screen."""
 AGAIN_WITHIN_S = 1.5
 """Seconds within which a second press confirms the first, where no message asks for it."""
-SAID_S, COMPLAINED_S = 4.0, 10.0
-"""Seconds for which a message and an error are shown."""
+SAID_S, COMPLAINED_S, DELAY_S = 4.0, 10.0, 0.05
+"""Seconds for which a message and an error are shown, and for which a new size waits for its styles."""
 
 
 class BaseScreen(Screen[None]):
@@ -44,17 +44,22 @@ class BaseScreen(Screen[None]):
 
     def on_compose(self) -> None:
         """Sets the classes of this size before there are contents; later, all their styles would be computed again."""
-        self.add_class(*self._classes_for(self.app.size))
+        self._fit_classes(self.app.size)
 
-    def _classes_for(self, size: Size) -> list[str]:
-        sides = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
-        fits = ([name for least, name in sorted(points or ()) if cells >= least] for cells, points in sides)
-        return [name for names in fits for name in names[-1:]]
+    def _fit_classes(self, size: Size) -> None:
+        sides = (size.width, self.HORIZONTAL_BREAKPOINTS or []), (size.height, self.VERTICAL_BREAKPOINTS or [])
+        fits = {name for side in sides for name in self._get_breakpoint_classes(*side)}
+        self.update_classes({name: name in fits for _, points in sides for _, name in points}, animate=False)
 
     def _screen_resized(self, size: Size) -> None:
-        """Draws again once the styles fit the new size: Textual would first draw a layout of the old one."""
-        if not self.has_class(*self._classes_for(size)):
-            self.app.delay_update()
+        """Draws again once the panes fit the new size: Textual would first draw a layout of the old classes."""
+        before = self.classes
+        self._fit_classes(size)
+        if self.classes != before:
+            self.app.delay_update(DELAY_S)
+            self.set_timer(
+                2 * DELAY_S, self.check_idle
+            )  # Textual draws only the screen in front then, not one behind it
         super()._screen_resized(size)
 
     def on_screen_resume(self) -> None:

@@ -29,6 +29,7 @@ from screens.duel import NOT_COUNTED, DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, entitle
+from screens.widgets.text_lines import follow_width
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
@@ -96,7 +97,7 @@ class LiveDuelScreen(DuelScreen):
             self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
             self.start(self._show_saves(self._watcher), "watch")
             self.set_interval(KEEP_S, self._keep)
-            self.call_after_refresh(self._cursor_moved)
+            follow_width(self.query_one(f"#{self.edits}-pane"), self._cursor_moved)
         self.start(self._play(), "duel")
 
     async def _play(self) -> None:

@@ -94,10 +94,6 @@ def _count(state: RunState, phase: str) -> str:
 class PhaseLine(PlainStatic):
     """One row above the keys."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._shown: list[tuple[str, str]] = []
-
     def show(self, state: RunState, now: float, note: str = "", most_s: float | None = None) -> None:
         """Draws the phases, then a note at the end ("esc twice cancels", "F5 runs"). most_s as for `phase_parts`."""
         phases: list[tuple[str, str]] = []
@@ -110,7 +106,4 @@ class PhaseLine(PlainStatic):
         parts = [*((words.ljust(_CELLS), colour) for words, colour in phases), *rest]
         if fitting(parts, width) != parts:
             parts = fitting([*phases, *rest], width)
-        if parts != self._shown:
-            self._shown = parts
-            pieces = [piece for part in parts for piece in (part, _GAP)]
-            self.update(Content.assemble(*pieces), layout=False)
+        self.update_if_new(Content.assemble(*(piece for part in parts for piece in (part, _GAP))))

@@ -50,6 +50,7 @@ from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source import SOURCE_STYLES
 from screens.widgets.source_bars import close_bar
+from screens.widgets.text_lines import follow_width
 
 REFRESH_S = 0.1
 CHECK_FILE_S = 1.0
@@ -98,6 +99,7 @@ class KernelScreen(EditingScreen):
 
     def on_mount(self) -> None:
         self.editor.focus()
+        follow_width(self.query_one(SourcePane), partial(self.draw, force=True))
         self.set_interval(REFRESH_S, self.draw)
         self.set_interval(CHECK_FILE_S, self._check_file)
         self.start(self._open(), "open")

@@ -73,9 +73,7 @@ class PickerScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
-        for pane in ("#problem-pane", "#card-pane"):
-            # the columns and the card depend on the width
-            follow_width(self.query_one(pane), lambda: self._fill() if self.problems else None)
+        follow_width(self.query_one("#problem-pane"), lambda: self._fill() if self.problems else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until problems and engine are loaded, only the keys that work everywhere do something."""

@@ -127,7 +127,7 @@ class ProfileScreen(BaseScreen):
         self.show_keys()
         page, pane = self.query_one("#profile-page", PlainStatic), self.query_one("#profile-pane")
         if page.size.width:
-            page.update_if_new(self._page(page.size.width, pane.content_size.height), layout=True)
+            page.update_if_new(self._page(page.size.width, pane.content_size.height))
 
     def _page(self, width: int, height: int) -> Content:
         self._result = self._result_now() or self._result

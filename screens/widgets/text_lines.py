@@ -99,17 +99,17 @@ class PlainStatic(Static):
         super().__init__(content, markup=False, id=id, classes=classes)
         self._last_content: Content | None = None
 
-    def update_if_new(self, content: Content, *, layout: bool = False) -> bool:
-        """Updates as `update` does, but only if the content is new; returns whether it is.
+    def clear_cached_dimensions(self) -> None:
+        """Forgets the size of the text before: Textual keeps it if a layout was pending when the text was replaced."""
+        self._box_model_cache.clear()
+        super().clear_cached_dimensions()
 
-        A new layout follows if `layout` asks for it, or if the widget's size follows its text and the length changed.
-        """
-        last = self._last_content
-        if last is not None and content.is_same(last):
+    def update_if_new(self, content: Content) -> bool:
+        """Updates only if the content is new; returns whether it is. A layout follows if the size depends on the text."""
+        if self._last_content is not None and content.is_same(self._last_content):
             return False
         self._last_content = content
-        other = last is None or len(content.plain) != len(last.plain)
-        self.update(content, layout=layout or (other and self.styles.auto_dimensions))
+        self.update(content, layout=self.styles.auto_dimensions)
         return True
 
 

@@ -65,15 +65,12 @@ class FailureOutput(PlainStatic):
     FailureOutput { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
-    _text = ""
-
     def show(self, text: str) -> None:
-        self._text = text
         self.display = bool(text)
-        self.on_resize()
+        self.update(text)
 
-    def on_resize(self) -> None:
-        self.update(with_marks_in_view(self._text, self.content_size.width))
+    def render(self) -> Content:
+        return Content(with_marks_in_view(str(self.content), self.content_size.width))
 
 
 class FailureView(VerticalScroll):

@@ -99,8 +99,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self._filter()
 
     def _filter(self) -> None:
-        rank = self.rank
-        self._visible = [line for line in self._lines if rank is None or line.rank in (None, rank)]
+        self._visible = [line for line in self._lines if self.rank is None or line.rank in (None, self.rank)]
         self._rows = [
             (number, start)
             for number, line in enumerate(self._visible)
@@ -110,8 +109,10 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             self.cursor = min(self.cursor, len(self._rows) - 1) if self._rows else None
         self.virtual_size = Size(self._columns + _MARK, len(self._rows))
         if self.cursor is None:
-            # Forced: when the lines first exceed the pane, it has no scrollbar yet, and Textual would not scroll.
+            # Forced: when the lines first exceed the pane, it has no scrollbar yet, and Textual would move neither.
             self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+            bar = self.vertical_scrollbar
+            bar.window_virtual_size, bar.position = len(self._rows), self.scroll_y
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

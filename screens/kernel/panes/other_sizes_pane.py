@@ -60,4 +60,4 @@ class OtherSizesPane(PlainStatic, RunPane, can_focus=True):
         self.rows = len(found) + _FRAME if found else 0
         self.set_class(self.empty, "empty")
         entitle(self, subtitle=f"faster: {update.others.holds}" if update.others.holds else "")
-        self.update_if_new(Content("\n").join(found), layout=True)
+        self.update_if_new(Content("\n").join(found))

@@ -41,7 +41,6 @@ class SourcePane(TitledPane):
         """`file` is the path of the kernel file."""
         super().__init__(id=id, classes="pane")
         self.buffer, self.problem, self.file = buffer, problem, file
-        self._copy_key, self._mark = "", ""
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
@@ -84,17 +83,11 @@ class SourcePane(TitledPane):
             if editor is not view and editor not in self.buffer.editors.values():
                 editor.remove()
 
-    def on_resize(self) -> None:
-        """Fits the path to the new width."""
-        if self._copy_key:
-            self.show_title(self._copy_key, self._mark)
-
     def show_title(self, copy_key: str, mark: str) -> None:
         """Shows the file, the cursor position and the signature there, or the title of another view.
 
         copy_key: the key that copies the path. mark: follows the file name.
         """
-        self._copy_key, self._mark = copy_key, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content
         assert view is not None
         if not isinstance(view, Editor):
