@@ -11,7 +11,6 @@ import screens.base
 from arena.errors import KernelsLocked
 from arena.records.header import read_header
 from arena.workspace.kernels import KernelLocks
-from sandbox.protocol.events import WorldChanged
 from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S
 from screens.kernel import editing_screen
@@ -43,7 +42,6 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         for words in ("NOT RUN YET", "Each rank is compared with a float64 oracle."):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         assert "of bound" not in screen_text(app)  # nothing says yet that it runs on GPUs
-        app.services.engine._tell(WorldChanged(role="spare", state="ready", world=2))
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         app.screen.editor.text = "pass"
         await pilot.press("ctrl+s")

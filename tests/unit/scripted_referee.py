@@ -116,7 +116,7 @@ def main() -> None:
             case events.Cancel(run_id=run_id):
                 say(events.Cancelled(run_id=run_id, phase="check", result=correct.pop() if correct else None))
             case events.Warm():
-                say(events.WorldChanged(role="baseline", state="starting", world=2))
+                say(events.WorldChanged(role="spare", state="ready", world=2))
             case events.Calibrate():
                 say(events.Calibrated(world=2, device="cpu", peaks={"local": 2e9}, seconds=0.1))
             case _:

@@ -213,7 +213,7 @@ async def test_mark_on_run_of_final_voids_duel(make_match: MakeMatch, paths: Pat
 async def test_provider_that_fails_loses_and_duel_goes_on(make_match: MakeMatch, engine: Engine) -> None:
     match = make_match(Fails(), fixed("pass", "b"))
     ended = await match.play()
-    assert "baseline" in engine.worlds  # started with the duel, before a submission
+    assert "spare" in engine.worlds  # started with the duel, before a submission
     assert ended.winner == "right"
     assert match.state.left.left == "failed: no answer from the provider"
 
