@@ -57,9 +57,8 @@ class BaseScreen(Screen[None]):
         self._fit_classes(size)
         if self.classes != before:
             self.app.delay_update(DELAY_S)
-            self.set_timer(
-                2 * DELAY_S, self.check_idle
-            )  # Textual draws only the screen in front then, not one behind it
+            # Textual then draws only the screen in front, not one behind it.
+            self.set_timer(2 * DELAY_S, self.check_idle)
         super()._screen_resized(size)
 
     def on_screen_resume(self) -> None:
