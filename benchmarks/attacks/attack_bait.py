@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from sandbox.machine.devices import kind_of
@@ -37,6 +38,18 @@ def printed(said: Sequence[AnyEvent]) -> str:
     """The text that ranks printed, rank by rank: they write at the same time, and pieces of lines."""
     logs = [event for event in said if isinstance(event, Log)]
     return "".join(event.text for event in sorted(logs, key=lambda event: event.rank))
+
+
+def _arrived(take: Callable[[], tuple[object, object]]) -> bool:
+    """Takes all that has arrived, from every rank; returns whether anything had."""
+    found = False
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            taken, _ = take()
+            found = True
+            if isinstance(taken, socket.socket):
+                taken.close()
+    return found
 
 
 class Bait:
@@ -91,13 +104,13 @@ class Bait:
     def harm(self, said: Sequence[AnyEvent] = (), jailed: bool = True, device: str = "cpu") -> tuple[str, ...]:
         """Harm done since the last call, in words. said: the referee's events since then; device: the last run's."""
         found = []
-        for what, sock in (("TCP", self._tcp), ("an abstract socket", self._abstract)):
-            with contextlib.suppress(BlockingIOError):
-                sock.accept()[0].close()
-                found.append(f"a connection over {what}")
-        with contextlib.suppress(BlockingIOError):
-            self._udp.recv(64)
-            found.append("a datagram")
+        for what, take in (
+            ("a connection over TCP", self._tcp.accept),
+            ("a connection over an abstract socket", self._abstract.accept),
+            ("a datagram", partial(self._udp.recvfrom, 64)),
+        ):
+            if _arrived(take):
+                found.append(what)
         if self.secret in printed(said) + b"".join(map(encode, said)).decode(errors="replace"):
             found.append("the canary in what the referee said")
         if self._bystander.poll() is not None:
