@@ -36,8 +36,8 @@ os.killpg(0, 9)
 
 
 def own_seconds() -> float:
-    """Those of this process and of all that it has started."""
-    return processes.outside_seconds(arena=0) - processes.outside_seconds(arena=os.getpid())
+    """Those of this process and of all that it has started. A reading lacks what others use meanwhile: the largest counts."""
+    return max(processes.outside_seconds(arena=0) - processes.outside_seconds(arena=os.getpid()) for _ in range(5))
 
 
 def test_only_processes_outside_the_arena_count() -> None:
@@ -47,7 +47,7 @@ def test_only_processes_outside_the_arena_count() -> None:
         child.stdout.readline()
         used = own_seconds() - before
         child.communicate(b"\n")
-    assert used >= 0.3  # of 0.45 s; others run between two readings
+    assert used >= 0.3  # of 0.45 s
 
 
 def test_processes_that_end_between_readings_count() -> None:
