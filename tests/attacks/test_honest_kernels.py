@@ -49,7 +49,7 @@ def test_timing_restarts_where_uncopied_memory_was_reused(referee):
         result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)
         if all(batches.calls > 1 for batches in result.samples.call):  # on a busy machine they have one call each
             break
-    assert (result.verdict, result.rounds) == (Verdict.PASS, 12)
+    assert (result.verdict, result.rounds) == (Verdict.PASS, 12), result.failure
     assert REUSES in result.labels
     started = [event.phase for event in referee.events if isinstance(event, PhaseStarted)]
     assert started.count("time") == 2
