@@ -1,0 +1,1 @@
+"""The board: the results of every player, and the published results."""

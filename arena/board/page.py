@@ -7,10 +7,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from arena.board import tables
 from arena.board.definitions import Score
 from arena.board.gathering import Board
 from arena.board.scorecard import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace, Scorecard
+from arena.board.tables import (
+    DEFINITIONS,
+    HEADINGS,
+    bound_words,
+    card_row,
+    place_words,
+    published_row,
+    published_words,
+    share_words,
+)
 from arena.duel.events import short_name
 from arena.errors import MachineError
 from arena.words.markup import Markup, document, element, joined, keyed, table, text
@@ -170,7 +179,7 @@ def page(board: Board) -> str:
     legend = [joined(_dot(kind), kind, " ") for kind in COLOURS]
     parts = [element("h1", "pkb-arena board"), _muted(about), element("p", *legend, class_="muted")]
     for place in board.places:
-        parts += [element("h2", tables.place_words(board, place)), _table(board, place)]
+        parts += [element("h2", place_words(board, place)), _table(board, place)]
         parts.append(
             element("h3", "Right, and right and faster, of one attempt. Lines: 95 % intervals. Hollow: published.")
         )
@@ -185,8 +194,8 @@ def page(board: Board) -> str:
         parts += [element("h2", "No results yet"), _muted("pkb-arena sweep --players baseline,house makes some.")]
         parts.append(_table(board, None))
     parts += [_muted(f"Not on this page: {left_out.what}.") for left_out in board.left_out]
-    parts += [element("h2", "What the numbers mean"), element("pre", tables.DEFINITIONS, class_="words")]
-    return document("pkb-arena board", *parts, _muted(f"{tables.published_words(board)}."), sorts=True, drawn=True)
+    parts += [element("h2", "What the numbers mean"), element("pre", DEFINITIONS, class_="words")]
+    return document("pkb-arena board", *parts, _muted(f"{published_words(board)}."), sorts=True, drawn=True)
 
 
 def _muted(words: str) -> Markup:
@@ -199,11 +208,11 @@ def _dot(kind: str) -> Markup:
 
 def _table(board: Board, place: ResultPlace | None) -> Markup:
     cards = [card for card in board.cards if card.place == place]
-    rows = [(card.kind, tables.card_row(board, card)) for card in cards]
-    rows += [("published", tables.published_row(row)) for row in board.published]
-    shown = [n for n in range(len(tables.HEADINGS)) if n != 1 and any(row[n] not in ("", "–") for _, row in rows)]
+    rows = [(card.kind, card_row(board, card)) for card in cards]
+    rows += [("published", published_row(row)) for row in board.published]
+    shown = [n for n in range(len(HEADINGS)) if n != 1 and any(row[n] not in ("", "–") for _, row in rows)]
     cells = [[_cell(kind, n, row[n]) for n in shown] for kind, row in rows]
-    return element("div", table([tables.HEADINGS[n] for n in shown], cells, sorts=True), class_="card")
+    return element("div", table([HEADINGS[n] for n in shown], cells, sorts=True), class_="card")
 
 
 def _category_table(board: Board, place: ResultPlace) -> Markup:
@@ -211,7 +220,7 @@ def _category_table(board: Board, place: ResultPlace) -> Markup:
     rows = [
         (
             *(card.scope.partition(":")[2], card.player, f"{card.solved} of {card.problems}", str(card.faster)),
-            *(tables.bound_words(card.percent), tables.share_words(card.gap_closed), str(card.no_roofline or "")),
+            *(bound_words(card.percent), share_words(card.gap_closed), str(card.no_roofline or "")),
         )
         for card in board.scores
         if card.place == place and card.scope.startswith("category:")

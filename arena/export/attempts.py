@@ -20,7 +20,6 @@ from sandbox.protocol.kernel_files import Kernel
 
 MODELS, RUNS = "models", "single runs"
 """Origins other than sweeps."""
-"""Advice for each file that is left out."""
 
 
 class PageAttempt(BriefResult, frozen=True, kw_only=True):
