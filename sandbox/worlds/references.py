@@ -137,8 +137,7 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     exchange: of the references' side, whose worlds have loaded the baseline. Raises HarnessFailed.
     """
     prepared = exchange.prepared
-    exchange.draw(1, timed=False)
-    exchange.arm(*worlds)
+    _assemble(exchange, worlds, 1)
     for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
         exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
@@ -147,11 +146,15 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
         _run(exchange, worlds, min(slots, calls - begun))
 
 
+def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
+    exchange.draw(count, timed=False)
+    exchange.arm(*worlds)
+
+
 def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
     """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
     limit = exchange.prepared.limits.first_call
-    exchange.draw(count, timed=False)
-    exchange.arm(*worlds)
+    _assemble(exchange, worlds, count)
     exchange.reveal(0, count)
     for world in worlds:
         world.tell(ChooseBatch(0, count))
