@@ -16,6 +16,7 @@ from sandbox.jail import profiles
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, python_path
 from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
+from sandbox.machine import processes
 
 ASKS = """
 import getpass, grp, importlib, importlib.util, json, os, pwd
@@ -95,9 +96,10 @@ def test_a_world_takes_a_uid_without_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "_uids", itertools.count(profiles.UIDS + 7))
     with subprocess.Popen(["sleep", "60"], user=profiles.FIRST_UID + 7) as sleeper:
         try:
+            taken = processes.user_ids()  # of worlds of other tests, too
             world = ROOT.wrap(["true"], tmp_path, {})
         finally:
             sleeper.kill()
     world.close()
-    (uid,) = (int(each.partition("=")[2]) for each in world.argv if each.startswith("--reuid="))
-    assert uid > profiles.FIRST_UID + 7  # the next one, unless a world of another test has it
+    uid = next(uid for uid in itertools.count(profiles.FIRST_UID + 8) if uid not in taken)
+    assert f"--reuid={uid}" in world.argv
