@@ -5,6 +5,7 @@ compared, so a touch or a rewrite of the same text does not count as a save.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +19,8 @@ STEP_MS = 20
 """Changes are collected until none came for STEP_MS, at most for DEBOUNCE_MS: 25 ms from save to event."""
 RECHECK_MS = 1_000
 """Interval of reads without an event, for folders that are removed and file systems without inotify."""
-GRACE_S = 0.06
-"""Delay before an empty or invalid file is read again: editors that write in place truncate it first."""
+GRACE_S = 0.8
+"""Seconds for which a file must stay empty or invalid until that is reported: editors that write in place truncate it first."""
 
 
 class KernelWatcher:
@@ -43,11 +44,13 @@ class KernelWatcher:
         self._stop.set()
 
     async def __aiter__(self) -> AsyncIterator[KernelFile | UsageError]:
+        since: float | None = None  # when the file was found empty or invalid
         async for _ in self._hints():
             save = await self._read()
-            if isinstance(save, UsageError) or (save is not None and not save.text):
-                await asyncio.sleep(GRACE_S)
-                save = await self._read()
+            doubtful = isinstance(save, UsageError) or (save is not None and not save.text)
+            since = (since or time.monotonic()) if doubtful else None
+            if since is not None and time.monotonic() - since < GRACE_S:
+                continue
             if save is not None and self._is_news(_identity(save, self.path)):
                 yield save
 

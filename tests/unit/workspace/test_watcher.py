@@ -115,13 +115,17 @@ async def test_text_before_own_write_is_no_save(kernel: Path) -> None:
         assert await next_text(seen) == "mine"
 
 
-async def test_truncation_before_write_is_no_empty_kernel(kernel: Path) -> None:
+@pytest.mark.slow
+async def test_empty_kernel_is_told_only_if_it_stays(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with watching(kernel) as (watcher, seen):
-        before = watcher.reads
+        monkeypatch.setattr("arena.workspace.watcher.GRACE_S", PATIENCE_S)
         kernel.write_text("")
-        await comes_true(lambda: watcher.reads > before)  # sooner than the watcher reads again
+        await watcher.reads_again()
         kernel.write_text("two")
         assert await next_text(seen) == "two"
+        monkeypatch.undo()
+        kernel.write_text("")
+        assert await next_text(seen) == ""
 
 
 async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
