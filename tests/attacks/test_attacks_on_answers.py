@@ -1,4 +1,4 @@
-"""Attacks on answers: kernels that return something wrong, or something that they did not compute."""
+"""Attacks on answers, and on the clock: kernels that did not compute what they return, or are timed at less than they take."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sandbox.protocol.events import RankChecked
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
-ATTACKS = "A"
+ATTACKS = "AT"
 FOLDER = Path(__file__).parent
 
 

@@ -1,9 +1,10 @@
-"""Judges every way to write a GPU kernel: the kit's examples, the starters, and kernels in upstream's form."""
+"""Judges every way to write a GPU kernel: the kit's examples, starters, upstream's form, a folder of Triton modules and CUDA."""
 
 from pathlib import Path
 
 import pytest
 
+from arena.workspace import kernels
 from arena.workspace.named_kernels import starter
 from benchmarks.attacks.attack_suite import read_kernel
 from benchmarks.kernels import kernel_paths
@@ -90,3 +91,10 @@ def test_an_attack_on_the_gpu_ends_as_expected(judge, name):
         result = judge.run(kernel.problem, kernel.source, name=f"{name}.py", rounds=3)
         assert not kernel.surprise(result), result.detail
     assert judge.honest().verdict is Verdict.PASS
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("preset", "rounds"), [("tiny", 0), ("production", 3)])
+def test_two_shot_all_reduce_of_several_files_passes(passes, preset, rounds):
+    kernel = kernels.read_kernel(KERNELS.with_name("folders") / "two_shot")
+    passes("1", kernel.text, files=kernel.files, preset=preset, rounds=rounds, dtype="bfloat16")

@@ -1,10 +1,3 @@
 # expect: WRONG_STRUCTURE
+# change: return total -> return (total,)
 """The right tensor inside a tuple."""
-
-import torch.distributed as dist
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return (total,)

@@ -1,10 +1,3 @@
 # expect: WRONG_STRUCTURE
+# change: return total -> return total[None]
 """A leading dimension of one: it broadcasts, but it is not the answer's shape."""
-
-import torch.distributed as dist
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total[None]
