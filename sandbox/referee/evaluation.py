@@ -120,6 +120,7 @@ class Evaluation:
         """
         rounds, now = self.rounds, self.correctness.timer.monotonic
         assert rounds is not None
+        self.correctness.contender.processes.pause()  # another arena may be timing now
         with self.leased(Urgency.BACKGROUND), self.correctness.phase("time", self.correctness.limits.time + seconds):
             until = now() + seconds
             while now() < until and not asked() and rounds.unconfirmed is None and not is_sharp(*rounds.estimate()):

@@ -227,8 +227,7 @@ class Wires:
 
     def _has_status(self, wire: RankWire) -> bool:
         """Whether the wait status of a rank is known, or will never be."""
-        late = time.monotonic() - wire.closed_at > STATUS_SECONDS
-        return wire.status is not None or self._launcher_ended or late
+        return wire.status is not None or self._launcher_ended or time.monotonic() - wire.closed_at > STATUS_SECONDS
 
     def take(self) -> list[Received]:
         """Takes the awaited answer of every rank."""

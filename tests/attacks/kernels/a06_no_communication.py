@@ -1,8 +1,3 @@
 # expect: WRONG_RESULT
+# change: dist.all_reduce(total) -> total *= dist.get_world_size()
 """W times the own tensor."""
-
-import torch.distributed as dist
-
-
-def solution(tensor):
-    return tensor * dist.get_world_size()

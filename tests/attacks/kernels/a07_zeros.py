@@ -1,8 +1,3 @@
 # expect: WRONG_RESULT
+# change: return total -> return total.zero_()
 """Zeros: right within an absolute tolerance where values are small."""
-
-import torch
-
-
-def solution(tensor):
-    return torch.zeros_like(tensor)

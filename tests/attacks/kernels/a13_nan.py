@@ -1,11 +1,3 @@
 # expect: NONFINITE
-"""One NaN: a wildcard for checkers that allow it."""
-
-import torch.distributed as dist
-
-
-def solution(tensor):
-    total = tensor.clone()
-    dist.all_reduce(total)
-    total[3, 3] = float("nan")
-    return total
+# change: return total -> return total.where(total != total[3, 3], float("nan"))
+"""Few NaNs: wildcards for checkers that allow them."""

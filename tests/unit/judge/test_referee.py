@@ -441,6 +441,23 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     assert machine.clock.monotonic() > 30.0
 
 
+def test_kernel_is_stopped_while_measuring_on_waits(contended: Lease, told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+    referee = machine.referee()
+    emit, stopped = referee.emit, []
+
+    def take(event: Any) -> None:
+        emit(event)
+        if isinstance(event, events.Judged) and not stopped:
+            assert contended.take()
+            machine.clock.after(1.0, lambda: stopped.append(referee.contenders.contender.processes.paused))
+            machine.clock.after(2.0, contended.close)
+
+    referee.emit = take
+    referee.judge(machine.run(budget_s=0.5, live_s=6.0))
+    assert (stopped, len(judged_in(told())) > 1) == ([True], True)
+
+
 @pytest.mark.parametrize(("urgency", "seconds"), [(Urgency.PERSON, 20), (Urgency.SWEEP, 300)])
 def test_lease_that_is_never_free_is_harness_error(
     contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch, urgency: Urgency, seconds: int
