@@ -116,11 +116,10 @@ def kernel_of(text: str) -> Kernel:
     if (named := _named(found.blocks)) is not None:
         return named
     blocks = [block for block in found.blocks if is_python(block) and block.text.strip()]
-    if not blocks and not found.blocks and is_kernel(found.plain) and not _names_of(found.plain).missing:
-        return Kernel(found.plain.strip() + "\n")
     if not blocks:
-        plain = Kernel(found.plain.strip() + "\n") if not found.blocks and is_kernel(found.plain) else None
-        return _in_other_forms(text) or plain or (kernel_of(found.thought) if found.thinking else Kernel(""))
+        plain = found.plain.strip() + "\n" if not found.blocks and is_kernel(found.plain) else ""
+        other = None if plain and not _names_of(plain).missing else _in_other_forms(text)
+        return other or (kernel_of(found.thought) if found.thinking and not plain else Kernel(plain))
     if source := _whole(blocks):
         later = _in_other_forms("".join(found.rest), prose=False)
         return later if later and not _names_of(later.source).missing else Kernel(source)

@@ -7,7 +7,7 @@ import json
 import re
 import symtable
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from arena.models.fences import PATH, blocks_of
@@ -25,8 +25,11 @@ _THOUGHT = re.compile(
 )
 _BEGINS_JSON = re.compile(r"[\[{]\s*[\"'{\[]")
 _TAG = re.compile(r"<([A-Za-z][\w:.-]*)([= ][^<>\n]*)?>")
+_BEFORE_CPP = re.compile(r"(?:\w|#include |template )\Z")
+"""What stands before <vector>, <class T> and <float> in C++."""
 _MARK = re.compile(
-    r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\[/?(?:PYTHON|CODE|TOOL_CALLS?|ARGS|ANSWER|KERNEL|SOLUTION|(?:END_)?TOOL_REQUEST)\]"
+    r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\{code[^{}\n]*\}"
+    r"|\[/?(?:PYTHON|CODE|TOOL_CALLS?|ARGS|ANSWER|KERNEL|SOLUTION|(?:END_)?TOOL_REQUEST)\]"
 )
 _HEREDOC = re.compile(
     r"^(?P<head>.*)<<-?[ \t]*(?P<q>['\"\\]?)(?P<end>\w+)['\"]?(?P<tail>.*)\n(?P<body>(?s:.*?))\n\s*(?P=end)[ \t]*$",
@@ -39,7 +42,7 @@ _REPLACED = re.compile(r"^<{5,} SEARCH\n\s*={5,}\n((?s:.*?))^>{5,} REPLACE", re.
 _DIFF_HEAD = re.compile(r"^(?:diff |index |new file|--- |\+\+\+ |@@ |\\ No newline).*\n?", re.MULTILINE)
 _RUN_OF_ADDED = re.compile(r"(?<![^\n]\n)(?<!^ )^(?:\+.*\n?|\n(?=\+))+(?![ -])", re.MULTILINE)
 _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1|[:=(]\s*(`)([^`]*)`", re.DOTALL)
-_LITERAL = re.compile(r"""[(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
+_LITERAL = re.compile(r"""[:(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufeff")
 """Characters that pages put into code."""
 _NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
@@ -73,8 +76,11 @@ def other_forms(text: str, closed: bool, prose: bool) -> list[str]:
 
 def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> list[str]:
     fenced = (block.text for block in blocks_of(text) if block.closed or not closed)
-    forms = (_json(text), _files(text, closed), _tags(text, closed), _marked(text, closed), fenced)
-    for form in (*forms, *(() if closed and not depth else (_added(text), _strings(text), _cleaned(text)))):
+    marked = _MARK.split(text)[1 : -1 if closed else None]
+    forms: list[Iterable[str]] = [_json(text), _files(text, closed), _tags(text, closed), marked, fenced]
+    if not closed or depth:
+        forms += [_added(text), _strings(text), *([each] for each in _cleaned(text) if each != text)]
+    for form in forms:
         found: list[str] = []
         for inner in form:
             if next(tries, None) is None:
@@ -165,10 +171,8 @@ def _files(text: str, closed: bool) -> Iterator[str]:
         name.rpartition("/")[2] if name.endswith("/kernel.py") else name.removeprefix("./"): files[name]
         for name in files
     }
-    if len(files) > 1 and "kernel.py" in files:
-        yield _as_fences(files)
-        return
-    yield from files.values()
+    named = {name: files[name] for name in files if not name.isdigit()}
+    yield from [_as_fences(named)] if len(named) > 1 and "kernel.py" in named else files.values()
     yield from (found[1] for found in _REPLACED.finditer(text))
 
 
@@ -177,7 +181,7 @@ def _tags(text: str, closed: bool) -> Iterator[str]:
     title, files, found = "", dict[str, str](), list[str]()
     for tag, _ in zip(_TAG.finditer(text), range(_MOST_TRIES), strict=False):
         ends = [end.start() for end in re.finditer(f"</{re.escape(tag[1])}[^<>]*>", text[tag.end() :])]
-        ends += [] if closed or ends else [len(text)]
+        ends += [] if closed or ends or _BEFORE_CPP.search(text[max(0, tag.start() - 9) : tag.start()]) else [len(text)]
         title = (_FILE.search(tag[2] or "") or [title])[0]
         for end in dict.fromkeys([*ends[-1:], *ends[:1]]):
             body = text[tag.end() :][:end].removeprefix("<![CDATA[").removesuffix("]]>")
@@ -187,11 +191,6 @@ def _tags(text: str, closed: bool) -> Iterator[str]:
         if ends and _FILE.fullmatch(body.strip()):
             title = body.strip()
     yield from [_as_fences(files)] if len(files) > 1 and "kernel.py" in files else found
-
-
-def _marked(text: str, closed: bool) -> Iterator[str]:
-    pieces = _MARK.split(text)
-    yield from pieces[1 : -1 if closed else None] if len(pieces) > 1 else ()
 
 
 def _added(text: str) -> Iterator[str]:
@@ -213,11 +212,12 @@ def _strings(text: str) -> Iterator[str]:
 
 
 def _cleaned(text: str) -> Iterator[str]:
-    """Yields the text without magics, line numbers, prompts of an interpreter, quotation marks, inner fences, and escapes."""
+    """Yields the text without magics, line numbers, prompts, quotation marks, inner fences, and escapes: the first one counts."""
     for pattern in (_MAGIC, _NUMBERED, _PROMPT):
         yield pattern.sub("", text)
     yield text.translate(_COPIED)
-    yield text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    if text.count("\\n") > text.count("\n"):
+        yield re.sub(r"\\(.)", lambda each: {"n": "\n", "t": "\t"}.get(each[1], each[1]), text)
     yield html.unescape(text)
     yield from _OUTERMOST.findall(text)
     lines = text.strip("\n").split("\n")
@@ -250,8 +250,9 @@ def _in_prose(text: str) -> list[str]:
             except (ValueError, RecursionError, MemoryError):
                 break
             else:
-                while tree.body and isinstance(last := tree.body[-1], ast.Expr) and isinstance(last.value, ast.Name):
-                    tree.body.pop()  # a word of prose
+                for last in reversed(tree.body):  # prose may parse: "- fast", "+++++++ REPLACE"
+                    if not isinstance(last, ast.Expr) or isinstance(last.value, ast.Call):
+                        break
                     source = "".join(source.splitlines(keepends=True)[: last.lineno - 1])
                 return [source.rstrip("\n") + "\n"] if is_kernel(source) else []
     return []

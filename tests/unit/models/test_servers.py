@@ -226,9 +226,9 @@ import torch.distributed as dist
 from sandbox.kit import cuda
 
 SOURCE = r"""
-#include <cuda_runtime.h>
+#include <vector>
 template <typename T>
-__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "$a"; } }
+__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "$a\\n"; } }
 """
 N = 4
 
@@ -254,7 +254,6 @@ FORMS = {
     "invoke_escaped": f'<invoke name="run"><parameter name="source">{html.escape(K)}</parameter></invoke>',
     "glm": f"<tool_call>run\n<arg_key>source</arg_key>\n<arg_value>{K}</arg_value>\n</tool_call>",
     "llama": f"<function=run>{json.dumps(CALL['arguments'])}</function>",
-    "python_tag": f"<|python_tag|>{json.dumps(CALL)}<|eom_id|>",
     "python_tag_code": f"<|python_tag|>{K}<|eom_id|>",
     "fenced_escaped": f"```python\n{html.escape(K)}```\n",
     "unclosed_fence": f"```python\n{K}Done: it is whole.",
@@ -268,12 +267,8 @@ FORMS = {
     "deepseek": f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>run\n```json\n"
     f"{json.dumps(CALL['arguments'])}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "harmony": f"<|channel|>commentary to=functions.run <|constrain|>json<|message|>{json.dumps(CALL['arguments'])}<|call|>",
-    "granite": f"<|tool_call|>[{json.dumps(CALL)}]",
-    "lm_studio": f"[TOOL_REQUEST]\n{json.dumps(CALL)}\n[END_TOOL_REQUEST]",
-    "react": f"Thought: try\nAction: run\nAction Input: {json.dumps(CALL['arguments'])}",
     "openai_object": json.dumps({"tool_calls": [{"type": "function", "function": NESTED}]}),
     "json_code": json.dumps({"thoughts": "one", "code": K}),
-    "json_fenced": f"```json\n{json.dumps({'code': K}, indent=2)}\n```",
     "json_fence_within": json.dumps({"answer": f"```python\n{K}```"}),
     "json_lines": json.dumps({"code": K.splitlines()}),
     "json_files": json.dumps({"files": {"kernel.py": K}}),
@@ -322,12 +317,17 @@ FORMS = {
     "numbered_by_a_tool": "".join(f"{number:6}→{line}\n" for number, line in enumerate(K.splitlines(), 1)),
     "numbered_with_letters": "".join(f"L{number}: {line}\n" for number, line in enumerate(K.splitlines(), 1)),
     "notebook_session": "In [1]: " + "   ...: ".join(K.splitlines(keepends=True)) + "Out[1]: None\n",
-    "escaped_line_ends": f"```python\n{K}```".replace('"', '\\"').replace("\n", "\\n"),
+    "escaped_line_ends": json.dumps(f"```python\n{K}```")[1:-1],
     "glued_to_its_mark": f'<｜DSML｜parameter name="source">{K[K.index("import") :]}</｜DSML｜parameter>',
     "command_list": json.dumps({"cmd": ["bash", "-lc", f"cat > kernel.py <<'EOF'\n{K}EOF"]}),
     "quotes_as_fence": f"<answer>python\n{K}</answer>",
     "after_reasoning_in_brackets": f"[THINK]\n```python\ndef solution(x): pass\n```\n[/THINK]\n{K}",
     "quoted": "".join(f"> {line}\n" for line in K.splitlines()),
+    "prose_that_parses": f"It adds.\n\n{K}\n- fast\n",
+    "json_cut": f'{{"code": {json.dumps(K)}',
+    "macro": f"{{code:python}}\n{K}{{code}}",
+    "patch_in_heredoc": f"apply_patch <<'P'\n*** Begin Patch\n*** Add File: kernel.py\n{ADDED}*** End Patch\nP",
+    "replaced": f"------- SEARCH\n=======\n{K}+++++++ REPLACE",
     "after_reasoning": f"<think>Maybe {json.dumps({'code': 'def solution(x): return 0'})}</think>\n{json.dumps({'code': K})}",
 }
 
