@@ -167,7 +167,7 @@ def _forked(
             environment=wrapped.env,
             group=str(bound.group.path) if bound.group else "",
             born=theirs.fileno(),
-            filter=b"" if spec.gpus and not joined else spec.jail.filter or b"",  # nvcc did not end with it
+            filter=spec.jail.filter or b"",
             jail=joined,
         )
         server.fork(order, fds)

@@ -34,7 +34,7 @@ HOUSE_LARGE = {
 """Reduced production sizes of problems whose sizes have other names."""
 CUDA = [read_kernel(path) for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
 CUDA_ATTACKS = [kernel.name for kernel in CUDA if not kernel.open]
-CUDA_ATTACKS += ["t19_maps_its_peers_inputs"]
+CUDA_ATTACKS += ["t19_maps_its_peers_inputs", "t29_asks_for_more_of_its_core"]
 
 
 def _example(name: str) -> tuple[str, str]:
