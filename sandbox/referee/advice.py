@@ -28,6 +28,8 @@ _C_SOURCE = (
 
 _WRITES = "A kernel may write in its private /tmp only: see tempfile."
 
+_OWN = {"kernel", "kernels", "utils", "src", "lib", "ops", "baseline", "house", "reference", "common", "helpers"}
+"""Names of modules that are no packages to install."""
 _MODULE = re.compile(r"No module named '([\w.]+)'(; '\w+' is not a package)?")
 _NO_LIBRARY = r"OSError: (\S+\.so[\d.]*): cannot open shared object file"
 _NO_FILE = re.compile(rf"FileNotFoundError: (?:.*?: b?['\"])?([^'\"\n]*)(?:['\"]| not found)|{_NO_LIBRARY}")
@@ -43,11 +45,10 @@ _ON_CPU_RANKS = re.compile(
 """Found in a failure on CPU ranks of code that needs a GPU."""
 
 _SAID: tuple[tuple[str, str], ...] = (
-    (
-        r"the file defines .*\bModelNew\b",
-        "Make the forward of ModelNew the function solution(...), with the baseline's parameters.",
-    ),
+    (r"the file defines .*\b(Model(?:New)?)\b",
+     r"Make the forward of \1 the function solution(...), with the baseline's parameters."),
     (r"NameError: name '(symm|cuda|cpp)' is not defined", r"Import it: from sandbox.kit import \1."),
+    (r"NameError: name '(torch|dist|np|math|os|tl?|F|nn|triton)' is not defined", r"Import \1 in the file's first lines."),
     (r"name 'get_ipython' is not defined", "Remove the lines with get_ipython: they are commands of a notebook."),
     (r"beyond top-level package", "Relative imports end at the kernel's folder: put the module beside kernel.py."),
     (r"(?:KeyError: '|environment variable )(?:LOCAL_)?(?:RANK|WORLD_SIZE)\b|KeyError: 'MASTER_\w+'",
@@ -57,11 +58,9 @@ _SAID: tuple[tuple[str, str], ...] = (
     (r"torch[/.]multiprocessing/spawn|ProcessExitedException|An attempt has been made to start a new process",
      "The ranks run already, one process each: remove mp.spawn, and use dist.get_rank()."),
     (r"^SystemExit|UnparsedFlagAccessError|sys\.argv", _NO_ARGUMENTS),
-    (r"EOF when reading a line", "A kernel has no terminal: replace input() by a constant."),
-    (
-        r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
-        "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder.",
-    ),
+    (r"EOF when reading a line|BdbQuit", "A kernel has no terminal: remove input() and breakpoint()."),
+    (r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
+     "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder."),
     (r"Read-only file system|PermissionError: .*: '", _WRITES),
     (r"unsupported ScalarType BFloat16", "NumPy has no bfloat16: keep tensors of torch, or convert to float() first."),
     (r"name resolution|Network is unreachable|URLError|gaierror|HTTPSConnectionPool|MaxRetryError",
@@ -92,6 +91,7 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     (r"\Aversion https://git-lfs", "This is a pointer of Git LFS: run git lfs pull."),
     (r"(?m)\A(?:diff --git |--- \S|\*\*\* |\+\w)|^@@ -\d", "This is a diff. Give the whole file."),
     (r"(?m)^(?:<{7}|>{7}) ", "Resolve the merge conflict: remove its markers."),
+    (r"\A\s*(?:Here|Sure|Certainly|Below|The)\b[^=(\n]*\n", "Remove the words before the program's first line."),
     (r"(?m)^>>> ", "Remove the prompts >>> and ... at the start of the lines."),
     (r"\A\s*\d+\s*[|:.)\t ]\s*(?:import|from|def|class|#|@|\"\"\")", "Remove the numbers at the start of the lines."),
 )
@@ -164,7 +164,7 @@ def _on_modules(said: str, kernel: Kernel) -> str:
         return ""
     name = found[1]
     package = name.partition(".")[0]
-    if found[2] or package in ("kernel", "utils", "src", "lib", "ops", "kernels"):
+    if found[2] or package in _OWN:
         return f"{name} is not in the kernel's folder: {_FOLDER}."
     where = "neither in the kernel's folder nor installed" if kernel.files else "not installed here"
     return f"{name} is {where}. If it is code of your own, {_FOLDER}. If it is a package: {python_install(package)}"
