@@ -49,6 +49,8 @@ KEPT = 64
 """Recordings of a function that are kept, of the latest shapes."""
 TRIES = 3
 """Captures of a call that may differ before the call is refused. Its workspace has its final place from the second on."""
+INVALID_VALUE = 1
+"""The driver's answer where a graph's copy would get memory that is mapped in another way than when it was recorded."""
 ALIGNED = 256
 """Libraries choose kernels by the alignment of addresses, up to this number of bytes."""
 _WORD = (1 << 64) - 1
@@ -342,6 +344,8 @@ class Recording:
             if (argument := captured.argument_of(word)) is not None
         }
         """By (node, word): the argument in whose memory the word is an address."""
+        self.in_turn = any(captured.nodes[number].has_rows for number, _ in self.patches)
+        """Whether the driver's calls are issued one after the other, without a graph."""
         self.unset: set[tuple[int, int]] = set()
         """(node, word) of what changes between captures of one call: libraries leave some bytes of parameters unset."""
         count = len(captured.addresses)
@@ -355,6 +359,10 @@ class Recording:
         """Makes the call. Returns False if an argument has moved whose moves have not been compared."""
         self._pack(self._now, 0, *addresses)
         status = self._function(self._at, self._now_at, torch._C._cuda_getCurrentRawStream(self._device))
+        if status == INVALID_VALUE and not self.in_turn:
+            self.in_turn = True  # nothing is queued yet: copies are changed before the graph is launched
+            self._build()
+            return self.issue(addresses)
         if status > 0:
             text = ctypes.c_char_p()
             driver().cuGetErrorName(status, ctypes.byref(text))
@@ -397,7 +405,7 @@ class Recording:
         self._kept = []
         words = [self._laid((ctypes.c_uint64 * max(len(node.words), 1))(*node.words)) for node in old.nodes]
         places: dict[int, int] = {}
-        if any(old.nodes[number].has_rows for number, _ in self.patches):
+        if self.in_turn:
             steps, streams = self._steps(words)
         else:
             (steps, places), streams = self._graph_steps(words), [0]

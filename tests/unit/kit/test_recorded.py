@@ -16,6 +16,8 @@ from sandbox.kit.errors import KernelError
 from sandbox.kit.recorded import Captured, Node, Recording
 
 A, B, C = 0x700000000000, 0x710000000000, 0x720000000000
+IMPORTED = 0x7F0000000000
+"""Memory that the driver puts into no copy of a graph."""
 HERE, EXECUTION = 7, 77
 """The caller's stream, and the executable graph."""
 
@@ -49,7 +51,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
     def set_copy(execution: int, node: int, given: int, context: int) -> int:
         words = (word * 25).from_address(given)
         found.append(("set", node, [words[17], words[6]]))
-        return 0
+        return int(words[6] >= IMPORTED)
 
     def made(values: dict[str, int]) -> Callable[..., None]:
         def call(name: str, out: Any, *_: Any) -> None:
@@ -61,6 +63,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
         cuStreamWaitEvent=standing_in("wait", pointer, pointer, ctypes.c_uint32),
         cuEventRecord=standing_in("record", pointer, pointer),
         cuLaunchKernelEx=ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 4)(launch),
+        cuMemcpyAsync=standing_in("copy", *[ctypes.c_uint64] * 3, pointer),
         cuMemcpy3DAsync_v2=ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 2)(copy_rows),
         cuGraphExecKernelNodeSetParams_v2=ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 3)(set_launch),
         cuGraphExecMemcpyNodeSetParams=ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 4)(set_copy),
@@ -122,6 +125,15 @@ def test_copied_rows_are_issued_with_moved_addresses(queued):
     assert not recording.compare(captured(rows, C, A))
     assert recording.issue([B, C + 256])
     assert queued[-2:] == [("launch", 5, HERE, [B, C + 320, 9]), ("copy", C + 256, B + 8, HERE)]
+
+
+def test_a_refused_copy_is_issued_in_turn(queued):
+    recording = Recording(captured(both, A, B))
+    assert not recording.compare(captured(both, C, A))
+    for source in (IMPORTED, C):
+        assert recording.issue([source, B])
+        assert queued[-2:] == [("launch", 5, HERE, [source, B + 64, 9]), ("copy", B, source + 8, 512, HERE)]
+    assert not [name for name, *_ in queued if name == "graph"]
 
 
 @pytest.mark.parametrize("make", [both, rows])
