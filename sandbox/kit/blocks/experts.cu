@@ -35,6 +35,32 @@ extern "C" __global__ void __launch_bounds__(512) route_tokens(Px px, const TYPE
     }
     if (arrived) px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
+// places: [W][tokens], for each token how many before it go to the rank; counts: [W], how many in all. A block for each rank.
+extern "C" __global__ void __launch_bounds__(512) place_tokens(const float* weights, i64* places, i64* counts, i64 tokens) {
+    i64 running = 0;
+    for (i64 first = 0; first < tokens; first += blockDim.x) {
+        const i64 t = first + threadIdx.x;
+        u32 all;
+        const u32 before = sum_before(t < tokens && weights[t * gridDim.x + blockIdx.x] != 0, all);
+        if (t < tokens) places[blockIdx.x * tokens + t] = running + before;
+        running += all;
+    }
+    if (threadIdx.x == 0) counts[blockIdx.x] = running;
+}
+// packed: [W][tokens][width], for each rank the tokens that go there, at their places.
+extern "C" __global__ void __launch_bounds__(512) pack_tokens(const TYPE* x, const float* weights, const i64* places, TYPE* packed,
+        i64 tokens, i64 width, int world) {
+    const int each = 16 / sizeof(TYPE);
+    const i64 words = (width + each - 1) / each, all = tokens * words;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
+        const i64 t = all < 0xffffffff ? (u32)i / (u32)words : i / words, first = (i - t * words) * each;
+        const uint4 part = px_ld_part(x + t * width, first, width);
+        for (int owner = 0; owner < world; ++owner) {
+            if (weights[t * world + owner] == 0) continue;
+            px_st_part(packed + (owner * tokens + places[owner * tokens + t]) * width, first, width, part);
+        }
+    }
+}
 // z = silu(u) * w, rounded once; z may be u. u, w: [rows][width], rows `pitch` elements apart; z: [rows][width], rows z_pitch elements apart.
 extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
         i64 z_pitch) {

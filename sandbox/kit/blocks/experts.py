@@ -14,11 +14,11 @@ cost: the places of tokens that were sent elsewhere are multiplied, too.
 
 Many tokens are sent by copy engine. Meanwhile a rank multiplies one half of its own tokens, then those of its peers,
 then its other half while its peers' results are sent back. If most tokens go to most ranks, all of them are sent before
-they are routed; otherwise the host waits for counts, as the library's exchange does.
+they are routed; otherwise the host waits for counts, as the library's exchange does, but only when the first half is queued.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +27,11 @@ from sandbox.kit import cuda
 from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.columns import kernel_for as column_kernels
 from sandbox.kit.blocks.columns import stream_barrier
-from sandbox.kit.blocks.side_stream import beside, join, mark
+from sandbox.kit.blocks.side_stream import beside, join, mark, read_early
 from sandbox.kit.recorded import recorded
 from sandbox.kit.symmetric_memory.team import Team
 
-kernel_for = cuda.lazy(cuda_text("experts"))
+kernel_for = cuda.lazy(cuda_text("prefix") + cuda_text("experts"))
 BLOCKS, THREADS = 128, 512
 WANTED = 528
 """Blocks of launches that do not wait for other ranks."""
@@ -40,12 +40,18 @@ SENT_BESIDE = 16 << 20
 """From this number of bytes on, GPUs send a rank's tokens during products."""
 ALL_GO = 0.75
 """If at least this part of the tokens is expected to go to a rank, all tokens are sent to all ranks."""
+STEP = 128
+"""Counted rows are multiplied in multiples of this number: a library takes long to choose a kernel for each new size."""
 Projection = (
     tuple[torch.Tensor, torch.Tensor | None] | tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor]
 )
 """Weight [out, in] and bias [out], and the factors A [r, in] and B [out, r] of a branch (x Aᵀ) Bᵀ if there is one."""
 Mlp = tuple[Projection, Projection, Projection]
 """gate H -> I, up H -> I, down I -> H."""
+Router = tuple[torch.Tensor, torch.Tensor | None]
+"""Weight [E, H] and bias [E]."""
+Choice = tuple[Team, int, int]
+"""The ranks that share the experts, the number of experts E, and how many a token chooses."""
 
 
 def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> None:
@@ -76,14 +82,12 @@ def merged(mlp: Mlp) -> Mlp:
     return whole[0], whole[1], whole[2]  # type: ignore[return-value]
 
 
-def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor, most: int = 0) -> None:
-    """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once.
-
-    most: rows that memory is taken for, at least n. Where n changes from call to call, torch keeps memory of one size at hand.
-    """
+def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
+    """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once."""
+    if not len(rows):
+        return
     gate, up, down = mlp
-    n = len(rows)
-    hidden, factor = (rows.new_empty((max(most, n), weight.shape[0]))[:n] for weight in (gate[0], up[0]))
+    hidden, factor = (rows.new_empty((len(rows), weight.shape[0])) for weight in (gate[0], up[0]))
     project(rows, gate, hidden)
     project(rows, up, factor)
     activate(hidden, factor, hidden)
@@ -114,106 +118,116 @@ def moe_layer(
     if not x.is_cuda and num_experts > 1:
         return _on_cpu(x, F.linear(x, gate_weight, gate_bias), num_experts, top_k, merged(mlp), team)
     pulled = team.world > 1 and x.nbytes < large
-    write = write_layer if pulled or num_experts == 1 else write_layer.function
-    write(x, (gate_weight, gate_bias), mlp, out, team, num_experts, top_k, pulled)
+    choice = team, num_experts, top_k
+    write = write_layer.function if not pulled and expected_part(*choice) < ALL_GO else write_layer
+    write(x, (gate_weight, gate_bias), mlp, out, choice, pulled)
     return out
 
 
+def expected_part(team: Team, experts: int, top_k: int) -> float:
+    """The part of all tokens that goes to a rank, if all choices of experts are equally likely."""
+    return 1 - math.comb(experts - experts // team.world, top_k) / math.comb(experts, top_k)
+
+
 @recorded
-def write_layer(
-    x: torch.Tensor,
-    router: tuple[torch.Tensor, torch.Tensor | None],
-    mlp: Mlp,
-    out: torch.Tensor,
-    team: Team,
-    experts: int,
-    top_k: int,
-    pulled: bool,
-) -> None:
-    """Writes the layer's output for x [T, H] to out, on GPUs. pulled: all ranks get all tokens; the host waits for nothing."""
+def write_layer(x: torch.Tensor, router: Router, mlp: Mlp, out: torch.Tensor, choice: Choice, pulled: bool) -> None:
+    """Writes the layer's output for x [T, H] to out, on GPUs. pulled: owners get tokens from the launch that routes them."""
+    (tokens, width), (team, experts, _) = x.shape, choice
     if experts == 1:  # chosen with probability 1
         gated_mlp(x, merged(mlp), out)
         return
-    (tokens, width), kernels = x.shape, kernel_for(x.dtype)
+    kernels = kernel_for(x.dtype)  # before the ranks exchange: see `cuda.lazy`
     weights = x.new_empty((tokens, team.world), dtype=torch.float32)
-
-    def routed(arrived: torch.Tensor | int) -> None:
-        blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
-        logits = F.linear(x, *router)
-        kernels.route_tokens[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, experts, top_k)
-
     places: torch.Tensor | int = 0
     if pulled:
         # One buffer each is enough: before a rank stores in `arrived`, all ranks have finished the MLP of the call
         # before, and before it writes `outputs`, all ranks have finished their sums.
         arrived = team.empty((team.world, *x.shape), x.dtype, "experts: arrived")
         outputs = team.empty((team.world, *x.shape), x.dtype, "experts: outputs")
-        routed(arrived)
+        route(x, router, arrived, weights, choice)
         gated_mlp(arrived.view(-1, width), merged(mlp), outputs.view(-1, width))
     else:
-        column_kernels(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
-        if 1 - math.comb(experts - experts // team.world, top_k) / math.comb(experts, top_k) >= ALL_GO:
-            all_rows = [x] * team.world
-            outputs = _beside_products(x, all_rows, [tokens] * team.world, mlp, team, lambda: routed(0))
-        else:
-            routed(0)
-            chosen = weights.t() != 0
-            places = chosen.cumsum(1) - 1
-            rows = x[chosen.nonzero()[:, 1]]
-            counts = chosen.sum(1).tolist()
-            received = [numbers[team.rank] for numbers in team.gather_numbers(*counts)]
-            outputs = _beside_products(x, torch.split(rows, counts), received, mlp, team, lambda: None)
+        outputs, places = _beside_products(x, router, mlp, weights, choice)
     words = tokens * -(-width * x.element_size() // 16)
     blocks = min(-(-words // THREADS), BLOCKS if pulled else WANTED)
     kernels.combine_owners[blocks, THREADS](team.px, outputs, weights, places, out, tokens, width, int(pulled))
 
 
-def _beside_products(
-    x: torch.Tensor,
-    sent: Sequence[torch.Tensor],
-    received: Sequence[int],
-    mlp: Mlp,
-    team: Team,
-    meanwhile: Callable[[], None],
-) -> torch.Tensor:
-    """The results of all ranks' MLPs for rows of x [T, H]: [W (owners), T, H], symmetric.
+def route(x: torch.Tensor, router: Router, arrived: torch.Tensor | int, weights: torch.Tensor, choice: Choice) -> None:
+    """Writes the weights [T, W] of x [T, H] for the ranks, and stores tokens in `arrived` at their owners if it is not 0."""
+    (team, *numbers), blocks = choice, min(-(-len(x) // (THREADS // 32)), BLOCKS)
+    launch = kernel_for(x.dtype).route_tokens[blocks, THREADS]
+    launch(team.px, F.linear(x, *router), x, arrived, weights, *x.shape, *numbers)
 
-    Each owner has as many rows there as were sent to it. sent: the rows for each member, up to T; received: how many
-    come from each. meanwhile(): queues more work, after the rows have been queued.
+
+@recorded
+def place(
+    x: torch.Tensor, router: Router, weights: torch.Tensor, places: torch.Tensor, counts: torch.Tensor, choice: Choice
+) -> None:
+    """Writes the weights of x [T, H], the tokens' places among those for each rank [W, T], and how many these are [W]."""
+    route(x, router, 0, weights, choice)
+    kernel_for(x.dtype).place_tokens[len(places), THREADS](weights, places, counts, len(x))
+
+
+def _beside_products(
+    x: torch.Tensor, router: Router, mlp: Mlp, weights: torch.Tensor, choice: Choice
+) -> tuple[torch.Tensor, torch.Tensor | int]:
+    """Writes the weights [T, W] of x [T, H] for the ranks. Returns the results of all ranks' MLPs, symmetric: [W (owners), T, H].
+
+    Also returns the tokens' rows there: [W, T], or 0 if each owner got all tokens.
     """
-    rank, world, own = team.rank, team.world, sent[team.rank]
-    half = len(own) // 2 if world > 1 else 0
+    column_kernels(cuda.unit_of(x))  # before the ranks exchange: see `cuda.lazy`
+    (team, *_), tokens, ready, made = choice, len(x), [], []
+    world, rank, part = team.world, team.rank, expected_part(*choice)
     # One buffer each is enough: peers' MLPs have read `arrived` when their results have come back, and `returned` has been read
     # before this rank's first `stream_barrier` of the next call.
     arrived = team.empty((world, *x.shape), x.dtype, "experts: arrived beside")
     returned = team.empty((world, *x.shape), x.dtype, "experts: returned")
-    there, back = team.peers(arrived), team.peers(returned)
-    ready = []
-    for away in range(1, world):
-        owner = (rank + away) % world
+
+    def send(rows: Sequence[torch.Tensor], after: torch.cuda.Event | None = None) -> None:
+        for owner in team.order()[1:]:
+            with beside(after):
+                team.peers(arrived)[owner][rank, : len(rows[owner])].copy_(rows[owner])
+                stream_barrier(arrived, team, SLOT)
+                ready.append(mark())
+
+    places: torch.Tensor | int = 0
+    if part >= ALL_GO:
+        own, first, received = x, tokens // 2 if world > 1 else 0, [tokens] * world
+        send([x] * world)
+        route(x, router, 0, weights, choice)
+        own_mlp = merged(mlp)  # after the copies have been queued
+        gated_mlp(own[:first], own_mlp, returned[rank, :first])
+    else:
+        places, counts = (x.new_empty(shape, dtype=torch.int64) for shape in ((world, tokens), world))
+        place(x, router, weights, places, counts, choice)
+        read, packed = read_early(counts), x.new_empty((world, *x.shape))
+        kernel_for(x.dtype).pack_tokens[WANTED, THREADS](x, weights, places, packed, *x.shape, world)
+        filled, own_mlp = torch.cuda.current_stream().record_event(), merged(mlp)
+        own, first = packed[rank], _stepped(int(tokens * part / 2), tokens)
+        gated_mlp(own[:first], own_mlp, returned[rank, :first])  # whether or not there are so many
+        numbers = read()
+        received = [others[rank] for others in team.gather_numbers(*numbers)]
+        send([rows[:number] for rows, number in zip(packed, numbers, strict=True)], filled)
+    for away, there in enumerate(ready, 1):
+        join(there)  # the rows of this source have arrived
+        source = (rank - away) % world
+        rows = arrived[source, : _stepped(received[source], tokens)]
+        made.append(torch.empty_like(x))  # kept until the copies have read it
+        gated_mlp(rows, own_mlp, made[-1][: len(rows)])
         with beside():
-            there[owner][rank, : len(sent[owner])].copy_(sent[owner])
-            stream_barrier(arrived, team, SLOT)
-            ready.append(mark())
-    meanwhile()
-    own_mlp = merged(mlp)  # after the copies have been queued
-    if half:
-        gated_mlp(own[:half], own_mlp, returned[rank, :half], len(x))
-    made = []  # kept until the copies have read it
-    for number, place in enumerate(ready):
-        join(place)  # the rows of this source have arrived
-        source = (rank - number - 1) % world
-        rows = arrived[source, : received[source]]
-        made.append(torch.empty_like(x)[: len(rows)])
-        gated_mlp(rows, own_mlp, made[number], len(x))
-        with beside():
-            back[source][rank, : len(rows)].copy_(made[number])
-            if number == world - 2:
+            team.peers(returned)[source][rank, : received[source]].copy_(made[-1][: received[source]])
+            if away == len(ready):
                 stream_barrier(returned, team, SLOT)
-    gated_mlp(own[half:], own_mlp, returned[rank, half : len(own)], len(x))
+    last = _stepped(received[rank], tokens)
+    gated_mlp(own[first:last], own_mlp, returned[rank, first:last])
     if ready:
         join()  # all results have come back
-    return returned
+    return returned, places
+
+
+def _stepped(rows: int, most: int) -> int:
+    return min(-(-rows // STEP) * STEP, most)
 
 
 def _on_cpu(x: torch.Tensor, logits: torch.Tensor, experts: int, top_k: int, mlp: Mlp, team: Team) -> torch.Tensor:

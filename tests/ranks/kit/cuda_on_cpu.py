@@ -27,7 +27,7 @@ KIT_BLOCKS = (
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_BARRIER": 0, "ALIGNED": 2}
-SMALL["LONGEST"] = 256
+SMALL |= {"LONGEST": 256, "STEP": 3}
 """Constants for small launches: few threads suffice. Test sizes give several blocks, chunks, slices and loop turns."""
 HERE = Path(__file__).parent / "emulated"
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
