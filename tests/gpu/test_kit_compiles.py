@@ -53,6 +53,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "vocab_parallel_cross_entropy_loss": [{"WARPS": 1}, {"WARPS": 8}],
     "blocked_fp8_dequantize": [{"CODE": "uint8_t", "EACH": 4}, {"CODE": "float", "EACH": 1}],
     "conv2d_boundary_exchange": [{"ROWS": 64, "RUN": 32}],
+    "ulysses_attention_e2e": [{"LANES": lanes, "WORDS": words} for lanes, words in ((8, 1), (32, 2), (2, 1))],
     "load_balancing_loss_fn": [{"LANES": lanes, "WORDS": words} for lanes, words in ((1, 1), (8, 1), (32, 2), (32, 4))],
 }
 """Words of a source and their values, by block, problem or the name of what `cuda.lazy` returns."""
@@ -83,6 +84,8 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     px_st_ll16(y, make_uint2(1, 2), epoch);
     y[0] = from_float<bf16>(to_float(x[0]) + to_float(h[0]) + px_ld_ll(x, epoch) + px_ld_ll16(x, epoch).y);
     h[1] = from_float<f16>(bf16x2_low(bf16x2_from(f[3], 2)) + bf16x2_high(px_ld16(x).x));
+    h[2].bits = e4m3x2_from(f[4], f[5]);
+    h[3].bits = (u16)f16x2_from_e4m3(h[2].bits);
     px_grid_barrier(counter, 1);
     const u32 turn = px_turn(px, blockIdx.x);
     px_enter(px, blockIdx.x, turn);

@@ -32,12 +32,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) quantise_blocks(Px px, cons
             // The reciprocal of a tiny scale would be infinite, so the values of such blocks are multiplied by 2^100 first.
             const float lift = top < 0x1p-100f ? 0x1p100f : 1.0f;
             const float inverse = top == 0 ? 0.0f : __fdiv_rn(largest_code, top * lift);
-            u32 code[16];
             #pragma unroll
-            for (int e = 0; e < 16; ++e) code[e] = to_e4m3(value[k][e] * lift * inverse);
+            for (int e = 0; e < 16; ++e) value[k][e] = value[k][e] * lift * inverse;
             const i64 word = base + 32 * k + lane;
             if (word >= words) continue;
-            const uint4 sent = bytes16(code);
+            const uint4 sent = to_e4m3(value[k]);
             for (int away = 1; away <= px.world; ++away)  // this rank's own copy last
                 px_st16(px_at(px, (px.rank + away) % px.world, codes) + px.rank * words + word, sent);
         }

@@ -1,14 +1,18 @@
-// Converts to an E4M3 code: rounds half to even, to at most 448; NaN stays NaN. Below 2^-6 codes are multiples of 2^-9, and
-// adding 2^14 rounds to these.
-static __device__ u32 to_e4m3(float value) {
-    const u32 bits = __float_as_uint(value), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
-    if (size >= 0x43e00000) return sign | (size > 0x7f800000 ? 0x7f : 0x7e);
-    if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));
-    return sign | ((size + 0x7ffff + (size >> 20 & 1) - (120u << 23)) >> 20);
+static __device__ float from_e4m3(u32 code) { return to_float(f16{(u16)f16x2_from_e4m3((u16)code)}); }
+// 16 values to a word of codes, and back.
+static __device__ uint4 to_e4m3(const float* value) {
+    u32 word[4];
+    #pragma unroll
+    for (int k = 0; k < 4; ++k)
+        word[k] = e4m3x2_from(value[4 * k], value[4 * k + 1]) | (u32)e4m3x2_from(value[4 * k + 2], value[4 * k + 3]) << 16;
+    return make_uint4(word[0], word[1], word[2], word[3]);
 }
-// Converts a code to float, exactly: moves exponent and mantissa to their places in a float, and multiplies by 2^120 because the
-// exponents' biases, 7 and 127, differ by 120. A code of seven ones is NaN.
-static __device__ float from_e4m3(u32 code) {
-    const u32 size = code & 0x7f;
-    return __uint_as_float((code & 0x80) << 24 | (size == 0x7f ? 0x7fffffffu : size << 20)) * 0x1p120f;
+static __device__ void from_e4m3(uint4 codes, float* value) {
+    const u32 word[4] = {codes.x, codes.y, codes.z, codes.w};
+    #pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const u32 pair = f16x2_from_e4m3((u16)(word[k / 2] >> 16 * (k % 2)));
+        value[2 * k] = to_float(f16{(u16)pair});
+        value[2 * k + 1] = to_float(f16{(u16)(pair >> 16)});
+    }
 }

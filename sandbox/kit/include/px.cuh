@@ -64,6 +64,18 @@ PX_DI u32 bf16x2_from(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+// Rounds two floats to E4M3 codes of 8 bits, half to even, to at most 448; NaN stays NaN. `low` comes first in memory.
+PX_DI u16 e4m3x2_from(float low, float high) {
+    u16 pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+// Returns two codes' values, exactly, as two f16.
+PX_DI u32 f16x2_from_e4m3(u16 pair) {
+    u32 values;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(values) : "h"(pair));
+    return values;
+}
 PX_DI float bf16x2_low(u32 pair) { return __uint_as_float(pair << 16); }
 PX_DI float bf16x2_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 

@@ -10,7 +10,7 @@ from sandbox.kit.blocks.quantisation import E4M3
 
 KERNELS = r"""
 extern "C" __global__ void encode(const float* x, int* code, i64 n) {
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) code[i] = to_e4m3(x[i]);
+    for (i64 i = threadIdx.x; i < n; i += blockDim.x) code[i] = e4m3x2_from(x[i], 0);
 }
 extern "C" __global__ void decode(const int* code, float* x, i64 n) {
     for (i64 i = threadIdx.x; i < n; i += blockDim.x) x[i] = from_e4m3(code[i]);

@@ -85,7 +85,7 @@ template <class T> static T emu_from(T value, unsigned lane) {
 }
 template <class T> static T __shfl_sync(unsigned, T value, unsigned lane) { return emu_from(value, lane); }
 template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned mask) { return emu_from(value, emu_lane() ^ mask); }
-static unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+template <class T> static T __reduce_max_sync(unsigned mask, T value) {
     for (unsigned away = 16; away; away /= 2) value = max(value, __shfl_xor_sync(mask, value, away));
     return value;
 }
@@ -98,6 +98,7 @@ static unsigned __ballot_sync(unsigned, bool value) {
     __syncwarp();
     return found;
 }
+static bool __any_sync(unsigned mask, bool value) { return __ballot_sync(mask, value) != 0; }
 static int __popc(unsigned value) { return __builtin_popcount(value); }
 static void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 static void __threadfence_system() { __threadfence(); }
@@ -119,6 +120,13 @@ static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits,
 static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fdiv_rn(float a, float b) { return a / b; }
+static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static unsigned __byte_perm(unsigned low, unsigned high, unsigned places) {
+    const unsigned long long bytes = (unsigned long long)high << 32 | low;
+    unsigned found = 0;
+    for (unsigned k = 0; k < 4; ++k) found |= (unsigned)(bytes >> 8 * (places >> 4 * k & 7) & 0xff) << 8 * k;
+    return found;
+}
 static float rsqrtf(float value) { return 1 / sqrtf(value); }
 
 static void emu_thread() { (*emu_block->work)(); emu_fiber->ended = true; emu_yield(); }

@@ -35,6 +35,23 @@ PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = 20000) {
     return {px_ld_ll(at, flag), px_ld_ll((const char*)at + 8, flag)};
 }
 PX_DI float px_exp(float x) { return expf(x); }
+// Rounds half to even. Below 2^-6 codes are multiples of 2^-9, and adding 2^14 rounds to these.
+static u32 emu_e4m3(float value) {
+    const u32 bits = __float_as_uint(value), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+    if (size >= 0x43e00000) return sign | (size > 0x7f800000 ? 0x7f : 0x7e);
+    if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));
+    return sign | ((size + 0x7ffff + (size >> 20 & 1) - (120u << 23)) >> 20);
+}
+// The exponents of a code and of a float differ by 120; a code of seven ones is NaN.
+static u32 emu_f16(u32 code) {
+    const u32 size = code & 0x7f;
+    const _Float16 half = (_Float16)(__uint_as_float(size == 0x7f ? 0x7fffffffu : size << 20) * 0x1p120f);
+    u16 bits;
+    memcpy(&bits, &half, 2);
+    return (code & 0x80) << 8 | bits;
+}
+PX_DI u16 e4m3x2_from(float low, float high) { return emu_e4m3(low) | emu_e4m3(high) << 8; }
+PX_DI u32 f16x2_from_e4m3(u16 pair) { return emu_f16(pair) | emu_f16(pair >> 8) << 16; }
 PX_DI u32 bf16x2_from(float low, float high) { return emu_bf16(low) | (u32)emu_bf16(high) << 16; }
 template <class T> PX_DI float emu_half(u32 pair, int high) { return to_float(T{(u16)(pair >> 16 * high)}); }
 template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
