@@ -9,42 +9,53 @@ from sandbox.kit.recorded import recorded
 
 kernel_for = cuda.lazy(r"""
 // Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
-// [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. A warp computes one head of one token, with a running maximum and sum,
-// so that scores stay in registers. A lane has elements lane, lane + 32, ... of the head, at most KEPT of them.
-#define KEPT 8
+// [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. LANES lanes compute one head of one token, with a running maximum and
+// sum, so that scores stay in registers. A lane has the words of 16 bytes lane, lane + LANES, ... of the head, WORDS of them.
+static __device__ void load(const TYPE* head, int lane, int dim, float* value) {
+    const int each = 16 / sizeof(TYPE);
+    uint4 part[WORDS];
+    #pragma unroll
+    for (int w = 0; w < WORDS; ++w) part[w] = px_ld_part(head, (lane + w * LANES) * each, dim);
+    #pragma unroll
+    for (int w = 0; w < WORDS; ++w) px_unpack<TYPE>(part[w], value + w * each);
+}
 extern "C" __global__ void __launch_bounds__(256) mix(const TYPE* qkv, TYPE* mixed, i64 tokens, int heads, int dim, int block,
         float scale, int causal) {
-    const int lane = threadIdx.x % 32;
-    const i64 warps = (i64)gridDim.x * (blockDim.x / 32), all = tokens * heads;
-    for (i64 item = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; item < all; item += warps) {
-        const int head = item % heads, first = head / block * block, last = causal ? head + 1 : first + block;
-        const TYPE* token = qkv + item / heads * 3 * heads * dim;
-        float q[KEPT], total[KEPT], top = -1e38f, weights = 0;
+    const int each = 16 / sizeof(TYPE), held = WORDS * (16 / sizeof(TYPE)), lane = threadIdx.x % LANES;
+    const i64 all = tokens * heads, step = (i64)gridDim.x * blockDim.x / LANES;
+    const i64 begin = ((i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32) / LANES;  // the same in all lanes of a warp
+    for (i64 base = begin; base < all; base += step) {
+        const i64 item = min(base + threadIdx.x % 32 / LANES, all - 1);
+        const int head = (u32)item % heads, first = head / block * block;
+        const TYPE* token = qkv + (i64)((u32)item / heads) * 3 * heads * dim;
+        float q[held], total[held], top = -1e38f, weights = 0;
+        load(token + head * dim, lane, dim, q);
         #pragma unroll
-        for (int e = 0; e < KEPT; ++e) {
-            q[e] = lane + 32 * e < dim ? to_float(token[head * dim + lane + 32 * e]) * scale : 0;
+        for (int e = 0; e < held; ++e) {
+            q[e] *= scale;
             total[e] = 0;
         }
-        for (int other = first; other < last; ++other) {
-            const TYPE* k = token + (heads + other) * dim;
-            const TYPE* v = token + (2 * heads + other) * dim;
-            float product = 0, value[KEPT];
+        for (int other = first; other < first + block; ++other) {
+            float key[held], value[held], product = 0;
+            load(token + (heads + other) * dim, lane, dim, key);
+            load(token + (2 * heads + other) * dim, lane, dim, value);
             #pragma unroll
-            for (int e = 0; e < KEPT; ++e) {
-                const bool inside = lane + 32 * e < dim;
-                value[e] = inside ? to_float(v[lane + 32 * e]) : 0;
-                product += inside ? q[e] * to_float(k[lane + 32 * e]) : 0;
-            }
-            const float score = px_warp_sum(product), higher = fmaxf(top, score);
-            const float kept = expf(top - higher), added = expf(score - higher);
+            for (int e = 0; e < held; ++e) product += q[e] * key[e];
+            #pragma unroll
+            for (int away = LANES / 2; away > 0; away /= 2) product += __shfl_xor_sync(0xffffffffu, product, away);
+            if (causal && other > head) continue;
+            const float higher = fmaxf(top, product), kept = expf(top - higher), added = expf(product - higher);
             weights = weights * kept + added;
             #pragma unroll
-            for (int e = 0; e < KEPT; ++e) total[e] = total[e] * kept + added * value[e];
+            for (int e = 0; e < held; ++e) total[e] = total[e] * kept + added * value[e];
             top = higher;
         }
+        const float inverse = 1 / weights;
         #pragma unroll
-        for (int e = 0; e < KEPT; ++e)
-            if (lane + 32 * e < dim) mixed[item * dim + lane + 32 * e] = from_float<TYPE>(total[e] / weights);
+        for (int e = 0; e < held; ++e) total[e] *= inverse;
+        #pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            px_st_part(mixed + item * dim, (lane + w * LANES) * each, dim, px_pack<TYPE>(total + w * each));
     }
 }
 """)
@@ -88,6 +99,9 @@ def on_gpus(
     qkv = F.linear(x, w_qkv).flatten(0, 1)
     tokens, dim = qkv.shape[0], qkv.shape[1] // (3 * heads)
     mixed = qkv.new_empty((tokens, heads * dim))
-    blocks = min(max(-(-tokens * heads // (THREADS // 32)), 1), BLOCKS)
-    kernel_for(qkv.dtype).mix[blocks, THREADS](qkv, mixed, tokens, heads, dim, block, dim**-0.5, int(causal))
+    words = -(-dim * qkv.element_size() // 16)
+    lanes = min(1 << (words - 1).bit_length(), 32)
+    kernels = kernel_for(qkv.dtype, LANES=lanes, WORDS=-(-words // lanes))
+    blocks = min(max(-(-tokens * heads * lanes // THREADS), 1), BLOCKS)
+    kernels.mix[blocks, THREADS](qkv, mixed, tokens, heads, dim, block, dim**-0.5, int(causal))
     torch.mm(mixed, w_o.t(), out=output.flatten(0, 1))
