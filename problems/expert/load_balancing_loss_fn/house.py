@@ -8,11 +8,28 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm, tables
 
 kernel_for = cuda.lazy(r"""
-static __device__ u32 largest(u32 value) {  // over the lanes that share a row
+// The largest over the lanes that share a row.
+static __device__ int largest(int value) {
     if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
     #pragma unroll
     for (int away = LANES / 2; away > 0; away /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, away));
     return value;
+}
+// Sorts N numbers, a power of two, in descending order.
+template <int N> static __device__ void sort(int* key) {
+    #pragma unroll
+    for (int size = 2; size <= N; size *= 2)
+        #pragma unroll
+        for (int away = size / 2; away > 0; away /= 2)
+            #pragma unroll
+            for (int j = 0; j < N; ++j) {
+                // The first round of a size compares mirrored places, so that all comparisons have one direction.
+                const int other = away == size / 2 ? j ^ (size - 1) : j ^ away;
+                if (other <= j) continue;
+                const int low = min(key[j], key[other]);
+                key[j] = max(key[j], key[other]);
+                key[other] = low;
+            }
 }
 // Computes the mean of the ranks' losses. A layer has `rows` rows of `experts` logits; number l of the list (few, many) is the
 // address of layer l. mask: [rows], 0 for rows that do not count; without a mask all count. LANES lanes share a row and have
@@ -25,13 +42,17 @@ extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers
     u32 hits[held];
     #pragma unroll
     for (int j = 0; j < held; ++j) sums[j] = hits[j] = 0;
-    const i64 all = layers * rows, step = (i64)gridDim.x * blockDim.x / LANES;
+    const i64 step = (i64)gridDim.x * blockDim.x / LANES;
     const i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32) / LANES;  // the same in all lanes of a warp
-    for (i64 base = first; base < all; base += step) {
-        const i64 i = base + threadIdx.x % 32 / LANES;
-        const bool counts = i < all && (!mask || mask[i % rows]);
-        const TYPE* row = counts ? (const TYPE*)px_number(few, many, (int)(i / rows)) + i % rows * experts : 0;
+    i64 i = first + threadIdx.x % 32 / LANES;  // the row of the layer
+    int layer = 0;
+    for (i64 base = first; base < layers * rows; base += step, i += step) {
+        for (; i >= rows; i -= rows) ++layer;
+        const bool counts = layer < layers && (!mask || mask[i]);
+        if (!__any_sync(0xffffffffu, counts)) continue;
+        const TYPE* row = counts ? (const TYPE*)px_number(few, many, layer) + i * experts : 0;
         float value[held], peak = -px_infinity(), total = 0;
+        int key[held];
         #pragma unroll
         for (int w = 0; w < WORDS; ++w) {
             const int at = (w * LANES + lane) * each;
@@ -45,30 +66,29 @@ extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers
         #pragma unroll
         for (int away = LANES / 2; away > 0; away /= 2) peak = fmaxf(peak, __shfl_xor_sync(0xffffffffu, peak, away));
         #pragma unroll
-        for (int j = 0; j < held; ++j) total += value[j] = expf(value[j] - peak);
+        for (int j = 0; j < held; ++j) {
+            // An integer that sorts like the logit. The lowest bits are the place in the lane; of float32 they drop a millionth.
+            const int bits = __float_as_uint(value[j]);
+            key[j] = (bits ^ (bits >> 31 & 0x7fffffff)) & -held | (held - 1 - j);
+            total += value[j] = sizeof(TYPE) == 4 ? expf(value[j] - peak) : px_exp(value[j] - peak);
+        }
         #pragma unroll
         for (int away = LANES / 2; away > 0; away /= 2) total += __shfl_xor_sync(0xffffffffu, total, away);
-        u32 key[held];  // 0: no expert, or chosen already. Probabilities are not negative, so their bits sort like them
+        const float inverse = 1 / total;
         #pragma unroll
-        for (int j = 0; j < held; ++j) {
-            const float rounded = to_float(from_float<TYPE>(value[j] / total));
-            if (counts) sums[j] += rounded;
-            key[j] = (j / each * LANES + lane) * each + j % each < experts ? __float_as_uint(rounded) + 1 : 0;
-        }
+        for (int j = 0; j < held; ++j)
+            if (counts) sums[j] += to_float(from_float<TYPE>(value[j] * inverse));
+        sort<held>(key);
+        u32 chosen = 0;  // bit j: this lane's number j is among the largest
         for (int k = 0; k < top_k; ++k) {
-            u32 best = 0;
+            const u32 leaders = __ballot_sync(0xffffffffu, key[0] == largest(key[0])) >> threadIdx.x % 32 / LANES * LANES;
+            const bool mine = (leaders & ((2u << lane) - 1)) == 1u << lane;  // the first lane of the row that has it
+            chosen |= mine ? 1u << (held - 1 - (key[0] & held - 1)) : 0;
             #pragma unroll
-            for (int j = 0; j < held; ++j) best = max(best, key[j]);
-            const u32 top = largest(best);
-            bool mine = largest(best == top ? LANES - lane : 0) == LANES - lane;  // the first lane that has it
-            #pragma unroll
-            for (int j = 0; j < held; ++j) {
-                if (!mine || key[j] != top) continue;
-                mine = false;
-                key[j] = 0;
-                hits[j] += counts;
-            }
+            for (int j = 0; j < held; ++j) key[j] = mine ? j + 1 < held ? key[j + 1] : 0x80000000 : key[j];
         }
+        #pragma unroll
+        for (int j = 0; j < held; ++j) hits[j] += counts ? chosen >> j & 1 : 0;
     }
     __shared__ float block_sums[1024];
     __shared__ u32 block_hits[1024];
