@@ -5,20 +5,22 @@ import torch
 from sandbox.kit import cuda, symm
 
 kernel_for = cuda.lazy(r"""
-#define KEPT 4
+#define KEPT 3
 // Returns the sum over all ranks of one word of a row that this rank owns.
 template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, const uint4* staged, i64 rows, i64 width,
         i64 words, i64 row, i64 word) {
     const uint4 mine = px_ld_part(x + (px.rank * rows + row) * width, word * (16 / sizeof(T)), width);
-    uint4 part[PX_MAX_WORLD];
-    #pragma unroll  // all loads are in flight before the first addition
-    for (int source = 0; source < PX_MAX_WORLD; ++source)
-        if (source < px.world)
-            part[source] = source == px.rank ? mine : px_ld16(staged + (source * rows + row) * words + word);
     PxSum<T> total;
-    #pragma unroll
-    for (int source = 0; source < PX_MAX_WORLD; ++source)
-        if (source < px.world) total.add(part[source]);
+    for (int first = 0; first < px.world; first += 4) {
+        uint4 part[4];
+        #pragma unroll  // four loads are in flight before the first addition
+        for (int k = 0; k < 4; ++k)
+            if (first + k < px.world)
+                part[k] = first + k == px.rank ? mine : px_ld16(staged + ((first + k) * rows + row) * words + word);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if (first + k < px.world) total.add(part[k]);
+    }
     return total;
 }
 // Sends rows to their owners, which average them over the ranks and normalise the means. x: [W (owners)][rows][width]; staged:
@@ -26,7 +28,7 @@ template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, c
 // and waits only for block b of the other ranks. While one part travels, the previous part is added up. `lanes` threads share a
 // row: a warp or the whole block. A lane keeps its first KEPT words of sums in registers. It reads and adds up further words of a
 // long row again.
-extern "C" __global__ void __launch_bounds__(512) scatter_and_norm(Px px, const TYPE* x, const TYPE* gamma, uint4* staged,
+extern "C" __global__ void __launch_bounds__(384, 2) scatter_and_norm(Px px, const TYPE* x, const TYPE* gamma, uint4* staged,
         TYPE* y, i64 rows, i64 width, float eps, int lanes, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
     px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
@@ -37,26 +39,30 @@ extern "C" __global__ void __launch_bounds__(512) scatter_and_norm(Px px, const 
     for (int part = 0; part <= parts; ++part) {
         if (part < parts) {
             const i64 range = (i64)part * gridDim.x + blockIdx.x, low = min(range * length, rows), high = min(low + length, rows);
-            for (i64 i = threadIdx.x; i < (high - low) * words; i += blockDim.x) {
-                const i64 row = low + i / words, word = i % words;
-                uint4 sent[PX_MAX_WORLD];
-                #pragma unroll  // all loads are in flight before the first store
-                for (int away = 1; away < PX_MAX_WORLD; ++away)
-                    if (away < px.world) sent[away] = px_ld_part(x + ((px.rank + away) % px.world * rows + row) * width,
-                            word * each, width);
-                #pragma unroll
-                for (int away = 1; away < PX_MAX_WORLD; ++away)
-                    if (away < px.world)
-                        px_st16(px_at(px, (px.rank + away) % px.world, staged) + (px.rank * rows + row) * words + word,
-                                sent[away]);
+            const u32 all = (high - low) * words;
+            for (int away = 1; away < px.world; ++away) {
+                const int owner = (px.rank + away) % px.world;
+                const TYPE* from = x + (owner * rows + low) * width;
+                uint4* there = px_at(px, owner, staged) + (px.rank * rows + low) * words;
+                for (u32 i = threadIdx.x; i < all; i += 4 * blockDim.x) {
+                    uint4 sent[4];
+                    #pragma unroll  // all loads are in flight before the first store
+                    for (int k = 0; k < 4; ++k) {
+                        const u32 at = i + k * blockDim.x, row = at / (u32)words;
+                        if (at < all) sent[k] = px_ld_part(from + row * width, (at - row * words) * each, width);
+                    }
+                    #pragma unroll
+                    for (int k = 0; k < 4; ++k)
+                        if (i + k * blockDim.x < all) px_st16(there + i + k * blockDim.x, sent[k]);
+                }
             }
             __syncthreads();
             const int peer = px_thread();
-            if (peer < px.world && peer != px.rank) px_signal(px, peer, 128 + slot, 16 * turn + part + 1);
+            if (peer < px.world && peer != px.rank) px_signal(px, peer, 300 + slot, 16 * turn + part + 1);
         }
         if (part == 0) continue;
         const int peer = px_thread();
-        if (peer < px.world && peer != px.rank) px_wait(px, peer, 128 + slot, 16 * turn + part);
+        if (peer < px.world && peer != px.rank) px_wait(px, peer, 300 + slot, 16 * turn + part);
         __syncthreads();  // all ranks' rows of the previous part have arrived
         const i64 range = (part - 1ll) * gridDim.x + blockIdx.x, low = min(range * length, rows), high = min(low + length, rows);
         for (i64 first = low; first < high; first += teams) {
@@ -109,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(512) scatter_and_norm(Px px, const 
     }
 }
 """)
-BLOCKS, THREADS, PARTS = 128, 512, 8
-WARP_WORDS = 128
+BLOCKS, THREADS, PARTS = 264, 384, 8
+WARP_WORDS = 96
 """16-byte words of a row up to which one warp works on a row; a whole block works on a longer row."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
