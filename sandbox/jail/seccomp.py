@@ -10,7 +10,6 @@ MOVE = 1 << 13
 """The right to move files between folders. Every ruleset refuses it unless a rule allows it."""
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 NEEDED_ABI = 6
-_O_PATH = os.O_PATH | os.O_CLOEXEC
 _PR_SET_NO_NEW_PRIVS = 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -30,7 +29,7 @@ def restrict() -> None:
         raise OSError("this kernel cannot restrict signals: Linux 6.12 with Landlock is needed")
     attributes = (ctypes.c_uint64 * 3)(MOVE, 0, ABSTRACT_SOCKETS | SIGNALS)  # files, network, scopes
     ruleset = _checked(_libc.syscall(CREATE, attributes, ctypes.sizeof(attributes), 0))
-    root = os.open("/", _O_PATH)
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         rule = MOVE.to_bytes(8, "little") + root.to_bytes(4, "little")
         _checked(_libc.syscall(ADD, ruleset, 1, rule, 0))
@@ -65,7 +64,7 @@ OF_WORLDS = (  # noqa: SIM905
 """Calls that only worlds are refused, because they are stopped and timed. Agent programs need timers."""
 CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
-PR_SET_PDEATHSIG, PR_SCHED_CORE, F_SETSIG, TIOCSPTLCK = 1, 62, 10, 0x40045431
+PR_SET_PDEATHSIG, PR_SCHED_CORE, F_SETSIG, F_SETLEASE, TIOCSPTLCK = 1, 62, 10, 1024, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_NETLINK = 16
 ITIMER_REAL, SOL_SOCKET, IPPROTO_TCP = 0, 1, 6
@@ -114,6 +113,7 @@ def _rules(program: "_Program", profile: str, timed: bool) -> bytes:
     program.refuse("clone3", error=ENOSYS)  # a filter cannot read its flags, which are in memory
     for request in (TIOCSTI, TIOCLINUX):
         program.refuse("ioctl", program.bits(1, INT, request))
+    program.refuse("fcntl", program.bits(1, INT, F_SETLEASE))  # on a file of the user, it blocks who writes to it
     program.refuse("socket", program.above(0, AF_NETLINK))  # rarer families; the system loads modules for some
     if timed:
         # It gives the judge's memory a second address, where results are not refused. realloc copies if it fails.

@@ -1,55 +1,38 @@
 # expect: PASS
-"""System calls that have broken kernels before: namespaces, io_uring, bpf, perf, keys, userfaultfd, odd socket families."""
+"""System calls that have broken kernels before: namespaces, io_uring, bpf, perf, keys, userfaultfd, leases, odd sockets."""
 
 import ctypes
+import fcntl
 import platform
 import socket
+import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
-X86 = {
-    "unshare": 272,
-    "setns": 308,
-    "mount": 165,
-    "io_uring_setup": 425,
-    "bpf": 321,
-    "perf_event_open": 298,
-    "keyctl": 250,
-    "add_key": 248,
-    "userfaultfd": 323,
-    "clone3": 435,
-    "ptrace": 101,
-    "open_by_handle_at": 304,
-    "kexec_load": 246,
-    "init_module": 175,
-    "shmget": 29,
-    "personality": 135,
-    "fsopen": 430,
-}
-ARM = {
-    "unshare": 97,
-    "setns": 268,
-    "mount": 40,
-    "io_uring_setup": 425,
-    "bpf": 280,
-    "perf_event_open": 241,
-    "keyctl": 219,
-    "add_key": 217,
-    "userfaultfd": 282,
-    "clone3": 435,
-    "ptrace": 117,
-    "open_by_handle_at": 265,
-    "kexec_load": 104,
-    "init_module": 105,
-    "shmget": 194,
-    "personality": 92,
-    "fsopen": 430,
+ON_X86_AND_ARM = {
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "io_uring_setup": (425, 425),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "userfaultfd": (323, 282),
+    "clone3": (435, 435),
+    "ptrace": (101, 117),
+    "open_by_handle_at": (304, 265),
+    "kexec_load": (246, 104),
+    "init_module": (175, 105),
+    "shmget": (29, 194),
+    "personality": (135, 92),
+    "fsopen": (430, 430),
 }
 EPERM, ENOSYS = 1, 38
 loot = []
-for name, number in (X86 if platform.machine() == "x86_64" else ARM).items():
+for name, numbers in ON_X86_AND_ARM.items():
     ctypes.set_errno(0)
     first = 0x10000000 if name in ("unshare", "clone3") else 0
-    done = libc.syscall(number, first, 0, 0, 0, 0, 0)
+    done = libc.syscall(numbers[platform.machine() != "x86_64"], first, 0, 0, 0, 0, 0)
     if ctypes.get_errno() not in (EPERM, ENOSYS):  # anything else came from the kernel's own code
         loot.append(f"{name}: {done}, errno {ctypes.get_errno()}")
 for family in (38, 17, 40):
@@ -60,5 +43,11 @@ for family in (38, 17, 40):
         pass
     except OSError as error:
         loot.append(f"socket family {family}: {error}")
+try:
+    fcntl.fcntl(open(sys.executable), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    loot.append("a lease of the user's file")
+except OSError as error:
+    if error.errno != EPERM:
+        loot.append(f"a lease: {error}")
 if loot:
     raise RuntimeError(f"the attack worked: {loot}")
