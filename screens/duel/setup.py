@@ -177,7 +177,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             yield Horizontal(Button("start", variant="primary", id="start", compact=True), classes="buttons")
 
     def on_mount(self) -> None:
-        self.query_one("#start").focus()
+        self.query_one("#player-right").focus()
         self._show_limit()
 
     # --- money -------------------------------------------------------------------------------------------------

@@ -20,13 +20,12 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
     pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
 
 LOCAL = "http://127.0.0.1:9/v1"
-PROGRAM_TEXT = "import sys\nsys.exit()\n"
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     path = tmp_path / "my_agent.py"
-    path.write_text(PROGRAM_TEXT)
+    path.write_text("import sys\nsys.exit()\n")
     return path
 
 
@@ -85,7 +84,9 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         assert limit(screen) == ("", True, "")
-        await pilot.press("up", "2")  # the keys of a list of fields; dollars cannot be typed
+        await pilot.press("space")
+        assert screen.query_one("#player-right", Select).expanded
+        await pilot.press("escape", "down", "2")  # the keys of a list of fields; dollars cannot be typed
         assert screen.query_one("#minutes", Input).value.endswith("2")
         await choose_player(screen, pilot, until, "right", "agent:mine")
         assert limit(screen) == ("1", False, "agent:mine stops once this is spent")
@@ -154,7 +155,6 @@ async def test_program_by_its_path_plays_within_its_limit(open_app, until, scree
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         header = app.screen.state.header
         assert (header.right.name, header.budget_usd) == (f"agent:{program}", 0.5)
-        assert app.screen.match.state.header.budget_usd == 0.5
         await until(pilot, lambda: "$0.5 each" in screen_text(app))
 
 
