@@ -1,4 +1,4 @@
-"""Judges every way to write a GPU kernel: the kit's examples, starters, upstream's form, a folder of Triton modules and CUDA."""
+"""Judges every way to write a GPU kernel: the kit's examples, starters, upstream's form, a folder, and faults of the GPU."""
 
 from pathlib import Path
 
@@ -35,6 +35,18 @@ HOUSE_LARGE = {
 CUDA = [read_kernel(path) for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
 CUDA_ATTACKS = [kernel.name for kernel in CUDA if not kernel.open]
 CUDA_ATTACKS += ["t19_maps_its_peers_inputs", "t29_asks_for_more_of_its_core"]
+
+FAULTS = {
+    "illegal_address": {Verdict.DEVICE_ERROR},
+    "endless_kernel": {Verdict.TIMEOUT},
+    "lonely_barrier": {Verdict.DEVICE_ERROR, Verdict.TIMEOUT, Verdict.CRASH},
+    "one_rank_exits": {Verdict.CRASH},
+    "too_much_memory": {Verdict.OUT_OF_MEMORY},
+}
+PEERS = {"lonely_barrier", "one_rank_exits"}
+"""Faults that need several ranks."""
+FIRST_CALL_S = 10.0
+"""The deadline of the first call in sandbox/worlds/deadlines.py."""
 
 
 def _example(name: str) -> tuple[str, str]:
@@ -98,3 +110,26 @@ def test_an_attack_on_the_gpu_ends_as_expected(judge, name):
 def test_two_shot_all_reduce_of_several_files_passes(passes, preset, rounds):
     kernel = kernels.read_kernel(KERNELS.with_name("folders") / "two_shot")
     passes("1", kernel.text, files=kernel.files, preset=preset, rounds=rounds, dtype="bfloat16")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.peers if name in PEERS else ()) for name in FAULTS]
+)
+def test_fault_gets_its_verdict_and_hurts_nobody_else(judge, name):
+    result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")
+    assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
+    assert result.failure.advice
+    # A rank that computes gets the limit twice, as if it tuned variants. A wait for the GPU counts as computing.
+    assert result.seconds.check < 2 * FIRST_CALL_S + 3
+    assert judge.seconds < 45  # includes the start of a world
+    after = judge.honest()
+    assert after.verdict is Verdict.PASS, after.detail
+
+
+def test_an_error_in_cuda_code_names_its_line(judge):
+    source = (KERNELS / "does_not_compile.py").read_text()
+    result = judge.run("1", source)
+    assert result.verdict is Verdict.COMPILE_ERROR, result.detail
+    assert result.failure.line is not None
+    assert "no_such_name" in source.splitlines()[result.failure.line - 1]
+    assert "no_such_name" in result.failure.text
