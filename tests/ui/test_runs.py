@@ -1,5 +1,6 @@
 """Saving, running and cancelling on the kernel screen, against a scripted referee in a process of its own."""
 
+import asyncio
 import time
 from functools import partial
 from threading import Event
@@ -95,8 +96,12 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await until(pilot, lambda: "esc again: problems" in screen_text(app))
         assert screen.session.state.measuring_on
         await pilot.press("ctrl+b")
-        await until(pilot, lambda: not screen.session.busy)
+        await until(pilot, lambda: not session.busy)
         assert app.screen is screen
+        longer = asyncio.create_task(session.measure_on())
+        await asyncio.sleep(0)
+        assert session.judging  # before the first event of the run: a second key asks for no other
+        await longer
 
 
 async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, save_kernel, until, screen_text) -> None:
