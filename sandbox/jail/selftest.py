@@ -132,7 +132,7 @@ def _processes(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         "limits_referee": limits,
         "moves_referee": moves,
         "is_root": lambda: os.getuid() == 0,
-        "makes_user_namespace": lambda: bool(_libc.unshare(0x10000000) == 0),
+        "makes_user_namespace": lambda: _in_child(lambda: _libc.unshare(0x10000000) == 0),
         "has_processes": starts_one,
     }
 
@@ -272,11 +272,7 @@ def _ending() -> bool:
 
 def _group() -> bool:
     """Whether a child can get its own process group in this session."""
-    pid = os.fork()
-    if pid == 0:
-        _libc.setpgid(0, 0)
-        os._exit(0 if os.getpgrp() == os.getpid() else 1)
-    return os.waitpid(pid, 0)[1] == 0
+    return _in_child(lambda: _libc.setpgid(0, 0) == 0 and os.getpgrp() == os.getpid())
 
 
 def _terminal() -> bool:
@@ -312,6 +308,14 @@ def _works(attempt: Callable[[], object]) -> bool:
     with contextlib.suppress(Exception):
         return bool(attempt())
     return False
+
+
+def _in_child(attempt: Callable[[], object]) -> bool:
+    """Whether it works in a child, which has one thread alone."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if _works(attempt) else 1)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _one_works(*attempts: Callable[[], object]) -> bool:
