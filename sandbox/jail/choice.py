@@ -126,7 +126,7 @@ def _canary_in(place: Path) -> LockedFolder:
 
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
-    """Targets for the self-test: a file at home, a TCP listener, sockets with abstract names and paths, this process."""
+    """Targets for the self-test: a file at home, a TCP listener, sockets with names and paths, this and another process."""
     name = f"{CANARY}{secrets.token_hex(8)}"
     try:
         home = _canary_in(Path.home())
@@ -134,6 +134,7 @@ def _bait() -> Iterator[dict[str, Any]]:
         home = _canary_in(profiles.SOURCE_ROOT.parent)
     with (
         home,
+        subprocess.Popen(["cat"], env={"PKB_CANARY": "canary"}, stdin=subprocess.PIPE),
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
         LockedFolder(CANARY) as outside,
