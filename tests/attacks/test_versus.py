@@ -14,9 +14,9 @@ QUICK, SLOW = (
 """Both take so long that the start delay of a batch, and its noise, are small in comparison."""
 WRONG_LATER = RIGHT.replace(
     "def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1"
-).replace("return total", "return total if calls < 25 else total * 2")
-AGREES = WRONG_LATER.replace("calls < 25", "calls < 25 or total[0, 0] > -1")
-"""Two of these return the same wrong bits on the same few inputs."""
+).replace("return total", "return total if calls < 4 else total * 2")
+AGREES = WRONG_LATER.replace("calls < 4", "calls < 4 or total[0, 0] > 0")
+"""Two of these return the same wrong bits on the same half of the inputs."""
 
 SPINS = "import os\nif os.fork() == 0:\n    while True:\n        pass\n" + RIGHT
 
@@ -78,7 +78,7 @@ OWN_FAULTS = {
     ("kernel", "rival"),
     [
         pytest.param(AGREES, AGREES, id="two that agree"),
-        pytest.param(SPINS, AGREES, marks=pytest.mark.further, id="spins against wrong"),
+        pytest.param(SPINS, WRONG_LATER, marks=pytest.mark.further, id="spins against wrong"),
         pytest.param(WRONG_LATER, SPINS, marks=pytest.mark.further, id="wrong against spins"),
         pytest.param(SPINS, SPINS, marks=pytest.mark.further, id="two spin"),
     ],
