@@ -144,7 +144,7 @@ async def test_program_by_its_path_plays_within_its_limit(open_app, until, scree
         screen = await asked(app, pilot, until)
         screen.query_one("#player-left", Select).value = "model:opus"
         screen.query_one("#player-right", Select).value = PROGRAM
-        await pilot.pause()
+        await until(pilot, lambda: "a path, or a command" in screen_text(app))
         screen.query_one("#start").press()
         await until(pilot, lambda: "cannot play" in str(screen.query_one("#report").content))
         path = screen.query_one("#program-right", Input)

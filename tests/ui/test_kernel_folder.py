@@ -2,6 +2,7 @@
 
 import re
 import threading
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
@@ -96,6 +97,9 @@ async def test_files_of_folder_are_edited_in_tabs(open_app, until, screen_text) 
         assert (screen.session.path / "ops.cu").read_text() == "2one"
         assert screen.session.state.sha256 == read_kernel(screen.session.path).sha256
         assert not screen.buffer.dirty
+        with patch("screens.kernel.editing_screen.edit_outside", return_value="") as opened:
+            await screen.run_action("edit_outside")
+        assert opened.await_args.args[2] == screen.session.path / "ops.cu"
         await pilot.press("ctrl+o", "k", "ctrl+o", "1")
         await until(pilot, lambda: screen.front.name == "ops.cu" and screen.front.has_focus)
         await pilot.press("3", "escape")

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import model_server as provider
 import pytest
 from stored_runs import record
-from textual.widgets import Input, Select
+from textual.widgets import Input, OptionList, Select
 
 from arena.models.budget import Spent
+from arena.players.agent import PATIENCE
 from arena.players.attempts import KernelState
 from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
@@ -72,6 +73,8 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(open_app, until, scr
         ):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # the model got its verdict
+        assert screen.query_one("#kernels", OptionList).option_count == 2
+        assert screen.session.plan.player._setup.patience == PATIENCE
         await pilot.press("up")
         await until(pilot, lambda: screen.query_one("#model-source").text.strip() == "wrong")
         assert screen.query_one("#model-source").source_language == "python"

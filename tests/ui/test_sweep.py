@@ -104,6 +104,7 @@ async def test_cell_is_replayed_from_journal_of_its_run(
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, CellReplay) and "KERNEL_TEXT" in screen_text(app))
         await until(pilot, lambda: all(words in screen_text(app) for words in ("✓ PASS", "✓ check", "round")))
+        app.screen.action_turn(1)  # to the only attempt
         app.screen._pace = 0.0
         await pilot.press("home")
         await until(pilot, lambda: "▸ replaying" in screen_text(app) and "next attempt" not in screen_text(app))

@@ -225,11 +225,13 @@ def test_more_elements_closer_limit_to_usual_error():
     assert room(1_000_000, spread=0.2) == pytest.approx(1.2 * 2)
 
 
-@pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 1.2), (torch.float32, 2.5)])
-def test_order_of_summation_is_free(dtype, factor):
+@pytest.mark.parametrize(
+    ("dtype", "spread", "factor"), [(torch.bfloat16, 0.0, 1.2), (torch.float32, 0.0, 2.5), (torch.float32, 0.2, 3.2)]
+)
+def test_order_of_summation_is_free(dtype, spread, factor):
     usual = 10 * torch.finfo(dtype).eps
     many = torch.empty(100_000_000, dtype=dtype, device="meta")
-    held = limits(many, dtype, UsualError(usual, 0.0, usual), OwnError(), 0.0, 0.0, False)
+    held = limits(many, dtype, UsualError(usual, spread, usual), OwnError(), 0.0, 0.0, False)
     assert held.rms == pytest.approx(factor * usual, rel=1e-2)
 
 
