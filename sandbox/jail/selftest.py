@@ -122,10 +122,6 @@ def _processes(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         os.sched_setaffinity(referee, os.sched_getaffinity(referee))
         return is_referee()
 
-    def starts_one() -> bool:
-        pid = os.posix_spawn("/bin/true", ["true"], {})
-        return os.waitpid(pid, 0)[1] == 0
-
     return {
         "reads_referee": lambda: len(Path(f"/proc/{referee}/environ").read_bytes()) > 0 and is_referee(),
         "signals_referee": signals,
@@ -133,7 +129,7 @@ def _processes(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         "moves_referee": moves,
         "is_root": lambda: os.getuid() == 0,
         "makes_user_namespace": lambda: _in_child(lambda: _libc.unshare(0x10000000) == 0),
-        "has_processes": starts_one,
+        "has_processes": lambda: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)[1] == 0,
     }
 
 
@@ -276,9 +272,8 @@ def _group() -> bool:
 
 
 def _terminal() -> bool:
-    controller, theirs = os.openpty()
-    os.close(controller)
-    os.close(theirs)
+    for descriptor in os.openpty():
+        os.close(descriptor)
     return True
 
 

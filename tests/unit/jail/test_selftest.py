@@ -15,11 +15,14 @@ import pytest
 from no_jail import no_jail
 from waiting import PATIENCE_S
 
+from arena.errors import MachineError
+from arena.machine.facts import require_jail
 from sandbox.jail import choice, profiles
 from sandbox.jail.choice import choose, why_not
 from sandbox.jail.profiles import NONE, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter
 from sandbox.jail.selftest import FORBIDDEN
+from sandbox.protocol.verdict import ExitCode
 
 
 @pytest.fixture
@@ -151,6 +154,11 @@ def test_without_bubblewrap_there_is_no_jail(monkeypatch):
         choose.cache_clear()
     assert jail.name == "none"
     assert "bubblewrap" in " ".join(jail.rejected.values())
+    for name, unsafe in (("full", False), ("root", False), ("nested", False), (jail.name, True)):
+        require_jail(name, unsafe=unsafe)
+    with pytest.raises(MachineError, match="without a jail") as refused:  # a kernel that a model has written
+        require_jail(jail.name, unsafe=False)
+    assert (refused.value.exit_code, "--unsafe" in refused.value.advice) == (ExitCode.ENVIRONMENT, True)
 
 
 class Stuck(Profile):

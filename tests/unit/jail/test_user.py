@@ -49,13 +49,7 @@ def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
     fd = None if program is None else memory_file(program)
     with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
         said = subprocess.run(
-            world.argv,
-            env=world.env,
-            pass_fds=world.fds,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+            world.argv, **world.inherited, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     assert said.returncode == 0, said.stderr[-2000:]
     return json.loads(said.stdout)
