@@ -271,10 +271,10 @@ class TerminalApp(App[None]):
         self._in_preparation.discard(mark)
         self.call_later(self._handle_keys)
 
-    async def _handle_keys(self, collected: bool = False) -> None:
+    async def _handle_keys(self, collected: int = 0) -> None:
         """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it.
 
-        collected: keys of a burst had time to arrive.
+        collected: so many keys of a burst had come when more of them got time to arrive.
         """
         while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
@@ -283,7 +283,7 @@ class TerminalApp(App[None]):
                     return
             if await self._takes_burst(target, collected):
                 return
-            collected = False
+            collected = 0
             types = target.check_consume_key(key.key, key.character)
             if self._typed_into is not None and not types:
                 self._await_text(self._typed_into, key)
@@ -302,7 +302,7 @@ class TerminalApp(App[None]):
                 self._typed_into = target
             self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
 
-    async def _takes_burst(self, target: Widget, collected: bool) -> bool:
+    async def _takes_burst(self, target: Widget, collected: int) -> bool:
         """Pastes the keys of a burst into an editor, as they are. Returns whether they are pasted or may be, soon.
 
         Otherwise an editor would indent each line further than the one before, and handle each key by itself.
@@ -315,9 +315,9 @@ class TerminalApp(App[None]):
         few = first < BURST_KEYS and _text_of(self._keys[0]) != "\n"
         if few or not isinstance(target, TextArea) or not getattr(target, "types", not target.read_only):
             return False
-        if not collected:
+        if not collected or collected < self._newest[1] < BURST_KEYS:
             self._collects = True
-            self.set_timer(BURST_S, self._collected)
+            self.set_timer(BURST_S, partial(self._collected, self._newest[1]))
             return True
         length = 1
         while length < len(self._keys) and self._bursts[self._keys[length]] == first + length:
@@ -332,9 +332,9 @@ class TerminalApp(App[None]):
         self.call_later(self._handle_keys)
         return True
 
-    async def _collected(self) -> None:
+    async def _collected(self, number: int) -> None:
         self._collects = False
-        await self._handle_keys(collected=True)
+        await self._handle_keys(number)
 
     def _await_text(self, widget: Widget, key: events.Key) -> None:
         """Holds a key until a widget has handled the characters before it: the key may take the text as it is."""
