@@ -48,8 +48,8 @@ _FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
 _IMPORT = re.compile(r"\s*import\s+(.*)")
 _EXCEPT = re.compile(r"\s*except\b.*:")
 _CALL = re.compile(r"\b(?:torch|dist|baseline|F)((?:\.\w+)*)\(")
-_ASKS = re.compile(r"(?:get|is|set)_|(?:empty_cache|synchronize|barrier|manual_seed|device)$")
-"""Matches names of library functions that ask or set something, and neither compute nor communicate."""
+_ASKS = re.compile(r"(?:get|is|set)_|(?:(?:empty|zeros|ones)\w*|synchronize|barrier|manual_seed|device|tensor)$")
+"""Matches names of library functions that ask, set or allocate something, and neither compute nor communicate."""
 _DEFINES = re.compile(r"\s*(?:(?:async )?def (\w+)\(|(\w+)\s*=\s*lambda\b)")
 
 

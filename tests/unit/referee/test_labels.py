@@ -50,6 +50,7 @@ DEFINED = "def total(x):\n        return torch.sum(x)"
         (IN_SOLUTION.format("dist.all_reduce(x)\n        return x"), True),
         (IN_SOLUTION.format("print(dist.get_rank(), torch.cuda.is_available())"), False),
         (IN_SOLUTION.format("dist.broadcast(x, 0)\n        raise"), False),
+        (IN_SOLUTION.format("buffers[x.shape] = torch.empty_like(x)"), False),
         (IN_SOLUTION.format("raise RuntimeError(torch.version(1)) from None"), False),
         (AT_THE_TOP.format(DEFINED, "total"), True),
         (AT_THE_TOP.format("total = lambda x: torch.sum(x)", "total"), True),
