@@ -194,9 +194,8 @@ class CorrectnessCheck:
             fault = f"had not finished compiling after {self.seconds['compile']:.0f} s"
             advice = "Compile less: smaller functions, or fewer variants to tune."
         places = self.places(late)
-        who = ", ".join(map(str, late.ranks))
         ranks = "ranks" if len(late.ranks) > 1 else "rank"
-        message = f"{ranks} {who} {fault}"
+        message = f"{ranks} {', '.join(map(str, late.ranks))} {fault}"
         if places:
             message += f": {places_words(places, late.ranks)}"
         found = blocked_rank(places)
@@ -213,6 +212,5 @@ class CorrectnessCheck:
 
     def place_of(self, rank: int) -> StackPlace | None:
         """The place where a rank is or ended, by the last stack that it printed; None if that shows none."""
-        lines = self.run.source.count("\n") + 1
         name = MAIN if self.run.files else self.run.kernel_name
-        return place_of(rank, self.contender.wires.said_by(rank), name, lines)
+        return place_of(rank, self.contender.wires.said_by(rank), name, self.run.source.count("\n") + 1)

@@ -470,8 +470,9 @@ def _phase(evaluation: Evaluation | None) -> str:
 
 
 def _set_limits() -> None:
-    """Lets files be as large as allowed, and readable for the worlds: as root these have other users."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+    """Lets files be as large and many as allowed, and readable for the worlds: as root these have other users."""
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
+        resource.setrlimit(limit, (resource.getrlimit(limit)[1],) * 2)
     refused = 0o022 if os.geteuid() == 0 else 0o077
     os.umask(os.umask(refused) & refused)
 

@@ -162,8 +162,7 @@ class Clock:
 
     def medians(self) -> tuple[float | None, float | None]:
         """(baseline, contender) microseconds per call."""
-        pairs = self.pairs
-        if not pairs:
+        if not (pairs := self.pairs):
             return None, None
         return median(pair.baseline_us for pair in pairs), median(pair.contender_us for pair in pairs)
 

@@ -153,9 +153,7 @@ class WorldProcess:
         The oracle world has no limit. A call within MEMORY_CHECK_SECONDS of the last check returns empty.
         """
         now = time.monotonic()
-        if self._spec.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS:
-            return ""
-        if not self._first.is_there:
+        if self._spec.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS or not self._first.is_there:
             return ""
         self._memory_checked = now
         return self._bound.excess(self._first.tree())

@@ -1,11 +1,22 @@
-"""A problem frees its memory before the next one opens: two that fill most of a GPU run in one session."""
+"""A problem frees its memory before the next one opens: two that fill most of a GPU run in one session.
 
+And transfers between two real GPUs: every way is measured, or absent with a reason, and none is slower than a network.
+"""
+
+import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
+from arena.paths import paths_in
+from arena.runs.engine import Engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE
+from problems.catalogue import load_catalogue
 from sandbox.protocol.messages import MakeArenas, SlotLayout
+from sandbox.protocol.result import Transfers, gigabytes_per_second
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
@@ -54,3 +65,27 @@ def test_closed_problem_leaves_no_memory_in_rank():
     after, _ = torch.cuda.mem_get_info(0)
     assert before - after < UNCLEAR
     device.release_all()  # a second call has nothing to unmap
+
+
+ALWAYS = ["copy engine", "SM stores", "SM loads", "TMA", "NCCL"]
+
+
+@pytest.mark.peers
+@pytest.mark.timeout(120)
+def test_way_between_gpus_is_measured_or_has_reason(tmp_path: Path) -> None:
+    setting = choose_setting(load_catalogue().find("allreduce"), Choice(device="cuda", world=2), Settings())
+
+    async def timed() -> Transfers:
+        async with Engine(paths_in(tmp_path)) as engine:
+            return (await engine.time_transfers(setting)).transfers
+
+    found = asyncio.run(timed())
+    (pair,) = found.pairs
+    assert pair.ranks == (0, 1)
+    assert list(pair.us)[: len(ALWAYS)] == ALWAYS
+    assert {*pair.us, *found.absent} == {*ALWAYS, "NCCL device", "NVSHMEM"}, found.absent
+    assert all(found.absent.values())
+    assert found.sizes[0] == 2 << 10
+    assert found.sizes[-1] == 256 << 20
+    for way, times in pair.us.items():
+        assert 1 < gigabytes_per_second(found.sizes[-1], times[-1]) < 10_000, way

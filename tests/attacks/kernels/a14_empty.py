@@ -1,8 +1,3 @@
 # expect: WRONG_STRUCTURE
+# change: return total -> return total.new_empty(0)
 """No elements at all: nothing can be wrong with them."""
-
-import torch
-
-
-def solution(tensor):
-    return torch.empty(0, dtype=tensor.dtype)

@@ -1,9 +1,4 @@
 # expect: WRONG_STRUCTURE | CRASH
 # twin: honest_transposed
+# change: return total -> return total.to("meta")
 """A tensor on the meta device: all shape, no data."""
-
-import torch
-
-
-def solution(tensor):
-    return torch.empty_like(tensor, device="meta")
