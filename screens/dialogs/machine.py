@@ -26,7 +26,7 @@ from screens.widgets.text_lines import PlainStatic
 
 EVERY_S = 1.0
 HEADS = ("who", "place", "left", "since", "money", "what")
-NEW = "--players house --problems category:collective"
+NEW = "--players house --problems category:collective "
 """The options that a new sweep begins with."""
 EXAMPLE = "--players model:NAME,house --problems 1-8,category:expert --attempts 3 --budget 5"
 

@@ -85,7 +85,7 @@ def told(app) -> str:
 
 
 async def test_cell_is_replayed_from_journal_of_its_run(
-    open_app, until, screen_text, events, paths: Paths, journal: SweepJournal
+    open_app, until, go_to, screen_text, events, paths: Paths, journal: SweepJournal
 ) -> None:
     recorded: list[AnyEvent] = events("told")
     finished = next(event for event in recorded if isinstance(event, Finished))
@@ -108,8 +108,7 @@ async def test_cell_is_replayed_from_journal_of_its_run(
         app.screen._pace = 0.0
         await pilot.press("home")
         await until(pilot, lambda: "▸ replaying" in screen_text(app) and "next attempt" not in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
+        await go_to(pilot, SweepScreen, "escape")
 
 
 async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_text, request) -> None:
@@ -156,8 +155,8 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "stopped" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: "1-8,category:expert" in screen_text(app))
-        await pilot.press("space")
-        assert app.screen.query_one(Input).value == f"{machine.NEW} "  # a letter adds to the options
+        await pilot.press(*"--attempts 2")
+        assert app.screen.query_one(Input).value == "--players house --problems category:collective --attempts 2"
         await pilot.press("ctrl+u", *"--players nobody", "enter")
         await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
         assert app.screen.query_one(Input).value == "--players nobody"
