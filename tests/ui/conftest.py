@@ -227,6 +227,17 @@ def until() -> Callable[..., Awaitable[None]]:
     return _until
 
 
+@pytest.fixture
+def go_to() -> Callable[..., Awaitable[None]]:
+    """`await go_to(pilot, goal, *keys)` presses keys and waits for a screen in front, one of that class, or a focus."""
+
+    async def gone(pilot: Pilot[None], goal: Any, *keys: str) -> None:
+        await pilot.press(*keys)
+        await _until(pilot, lambda: goal in (pilot.app.screen, pilot.app.focused, *type(pilot.app.screen).__mro__))
+
+    return gone
+
+
 class EditorPage(App[None]):
     """The editor alone."""
 

@@ -26,7 +26,7 @@ def stored(
     return record(run_id, player, speedup, problem_id=problem, verdict=verdict, outcome=outcome, preset=preset)
 
 
-async def test_players_stand_side_by_side_in_views(open_app, until, screen_text, services) -> None:
+async def test_players_stand_side_by_side_in_views(open_app, until, go_to, screen_text, services) -> None:
     async with open_app() as (app, pilot):
         for entry in (
             stored(1, "you", 1.5),
@@ -72,6 +72,5 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
-        await pilot.press("slash", *"13", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, KernelScreen, "slash", *"13", "enter", "enter")
         assert app.screen.problem.id == 13

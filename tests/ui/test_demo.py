@@ -95,28 +95,25 @@ async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_t
 
 
 @pytest.mark.parametrize("key", ["a", *(pytest.param(key, marks=pytest.mark.further) for key in ("escape", "f1"))])
-async def test_any_key_takes_over_and_ends_the_scene(play, until, tmp_path, key) -> None:
+async def test_any_key_takes_over_and_ends_the_scene(play, until, go_to, tmp_path, key) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
     before = started_processes()
     async with play([live], loop=True) as (app, pilot):
         await until(pilot, lambda: app.screen.performance.stage.slide == "race")
         await until(pilot, lambda: started_processes() - before)
-        await pilot.press(key)
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, key)
         await until(pilot, lambda: not started_processes() - before)
 
 
-async def test_loop_comes_back_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:
+async def test_loop_comes_back_when_nobody_is_there(play, until, go_to, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo_app, "IDLE_CHECK_S", 0.1)
     async with play([Scene(board=True)], loop=True, pause=0.2) as (app, pilot):
         await until(pilot, lambda: app.screen.performance.played > 2)  # it loops
-        await pilot.press("x")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "x")
         monkeypatch.setattr(demo_app, "IDLE_S", 0.3)
         await until(pilot, lambda: isinstance(app.screen, DemoScreen))
         monkeypatch.setattr(demo_app, "IDLE_S", 600.0)
-        await pilot.press("x")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "x")
         app.open_problem(app.services.catalogue.find("13"))
         await until(pilot, lambda: app.screen is not app.picker)
         monkeypatch.setattr(demo_app, "IDLE_S", 0.3)

@@ -48,12 +48,11 @@ async def played(app, pilot, until):
     return screen
 
 
-async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_text, paths) -> None:
+async def test_duel_from_picker_to_its_card_and_replay(open_app, until, go_to, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         prepare(app, you="wrong", guest="pass")
         app.picker.table.move_cursor(row=2)
-        await pilot.press("d")
-        await until(pilot, lambda: isinstance(app.screen, DuelSetup))
+        await go_to(pilot, DuelSetup, "d")
         assert "13" in str(app.screen.query_one(".dialog").border_title)
         app.screen.query_one("#player-right", Select).value = GUEST
         app.screen.query_one("#minutes", Input).value = "5"
@@ -90,24 +89,20 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_t
 
         await pilot.press("ctrl+r")
         await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "escape")
 
-        await pilot.press("D")
-        await until(pilot, lambda: isinstance(app.screen, DuelBoard))
+        await go_to(pilot, DuelBoard, "D")
         board = app.screen
         await until(pilot, lambda: board.query_one("#duels", OptionList).option_count == 1)
         await until(pilot, lambda: " enter replays · esc back" in screen_text(app))  # one duel has no ratings
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
+        await go_to(pilot, ReplayDuelScreen, "enter")
         replay = app.screen
         for _ in range(5):
             await pilot.press("f3")
         assert replay.pace == 20
         await until(pilot, lambda: replay.state.stage == "ended")
         assert replay.state == screen.state
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, DuelBoard))
+        await go_to(pilot, DuelBoard, "escape")
 
 
 async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> None:
@@ -193,7 +188,7 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         assert "10:00" not in screen_text(app)
 
 
-async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, paths) -> None:
+async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, go_to, paths) -> None:
     async with open_app() as (app, pilot):
         problem, workspace = prepare(app, you="pass", guest="pass"), app.services.workspace
         path = workspace.kernel_path(problem)
@@ -210,8 +205,7 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, pat
         screen.panes["left"].insert("# not saved\n")
         await pilot.press("escape")
         assert app.screen is screen
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "escape")
         await until(pilot, lambda: screen.state.stage == "abandoned")
         assert read_duels(paths.duels)[0] == []  # it counts for nobody
         assert "# not saved" in workspace.draft(path)

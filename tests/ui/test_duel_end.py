@@ -18,7 +18,6 @@ from screens.duel.board import duel_row
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
-from screens.duel.setup import DuelSetup
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +84,7 @@ def test_row_of_an_abandoned_duel_is_whole() -> None:
         assert " ".join(row.split()).endswith(result_words(record))
 
 
-async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) -> None:
+async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await opened(app, pilot, until)
         events = list(read_duel(RECORDING))
@@ -112,8 +111,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) 
         keys = screen_text(app).splitlines()[-1]
         assert "pause" in keys
         assert "submit" not in keys
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "escape")
 
 
 def test_one_number_has_one_sign_everywhere() -> None:
@@ -148,7 +146,7 @@ def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     assert (running, ended, status) == ("you  1 …", "you  1 –", "▸ waiting for the judge 1:05")
 
 
-async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> None:
+async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until, go_to) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         path = app.services.workspace.kernel_path(kernel.problem)
@@ -159,11 +157,10 @@ async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> 
         judged = kernel.session.state.run_id
         kernel.session.choice = Choice(preset="paper")
         await pilot.press("ctrl+end", "enter", "#", "f8")
-        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.focused is app.screen.query_one("#start"))
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "player-right")
         app.screen.query_one("#player-right", Select).value = GUEST
         await pilot.pause()
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        await go_to(pilot, LiveDuelScreen, "enter")
         duel = app.screen
         assert duel.state.header.setting.preset == "paper"
         editor = duel.panes["left"]
@@ -171,8 +168,7 @@ async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> 
         await pilot.press("ctrl+s")
         await until(pilot, lambda: bool(duel.state.left.last and duel.state.left.last.judged))
         await pilot.press("ctrl+end", "y")
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.screen is kernel)
+        await go_to(pilot, kernel, "escape", "escape")
         await until(pilot, lambda: kernel.editor.text == "pass\n#y")
         assert path.read_text() == "pass\n#"
         session = kernel.session

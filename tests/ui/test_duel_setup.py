@@ -158,7 +158,7 @@ async def test_program_by_its_path_plays_within_its_limit(open_app, until, scree
         await until(pilot, lambda: "$0.5 each" in screen_text(app))
 
 
-async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, save_kernel, screen_text) -> None:
+async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, go_to, save_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await save_kernel(pilot, "pass")
         ring = app.screen.session.path.with_name("ring.py")
@@ -173,8 +173,7 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         assert {"file: kernel", "file: ring"} <= set(rivals)
         facts = await choose_player(app.screen, pilot, until, "right", "guest")
         assert str(services.workspace.kernel_path(problem, "guest")) in facts.replace("\n", "")
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        await go_to(pilot, LiveDuelScreen, "enter")
         duel = app.screen
         await until(pilot, lambda: "Plays in" in duel.panes["right"].text)
         duel.action_submit()
@@ -183,8 +182,7 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, sa
         assert not duel.state.right.attempts  # the starter is not submitted
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen is not duel)
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "f10")
         app.open_problem(problem)
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
         app.play_duel(problem, type(duel.plan)(GUEST, "house", 10.0))

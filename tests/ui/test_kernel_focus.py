@@ -81,7 +81,7 @@ async def help_of(app, pilot, until) -> list[str]:
     return sections
 
 
-async def test_help_begins_with_what_has_the_focus(open_app, until) -> None:
+async def test_help_begins_with_what_has_the_focus(open_app, until, go_to) -> None:
     async with open_app(problem="13") as (app, pilot):
         own, screen, others = (await help_of(app, pilot, until))[:3]
         assert "Editor" in own
@@ -94,15 +94,13 @@ async def test_help_begins_with_what_has_the_focus(open_app, until) -> None:
         text = "\n".join(await help_of(app, pilot, until))
         assert "Keys of the pane with the focus: Log" in text
         assert text.index("| 0-7 | one rank |") < text.index("## Keys at a kernel")
-        await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, HistoryScreen))
+        await go_to(pilot, HistoryScreen, "f6")
         text = "\n".join(await help_of(app, pilot, until))
         assert text.index("Keys of this dialog: History") < text.index("compare with the editor")
         assert text.index("compare with the editor") < text.index("Keys at a kernel")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app._vanished_at < math.inf)
-        await pilot.press("f4")
-        await until(pilot, lambda: isinstance(app.screen, SettingDialog))
+        await go_to(pilot, SettingDialog, "f4")
         first = (await help_of(app, pilot, until))[0]
         assert all(words in first for words in ("| F5 or ctrl+s |", "| enter | go ahead", "| esc | back |"))
         assert "ctrl+q" not in first  # left out: it works everywhere

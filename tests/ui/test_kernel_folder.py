@@ -113,11 +113,10 @@ async def test_files_of_folder_are_edited_in_tabs(open_app, until, screen_text) 
         await until(pilot, (screen.session.path / "ops.cu").exists)
 
 
-async def test_draft_of_another_file_is_offered(open_app, until, screen_text) -> None:
+async def test_draft_of_another_file_is_offered(open_app, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = await open_folder(app, pilot, until, {"ops.cu": "one"})
-        await pilot.press("f3", "2", "f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "f3", "2", "f10")
         assert app.services.workspace.draft(screen.session.path / "ops.cu") == "2one"
         app.open_problem(screen.problem, screen.session.path)
         await until(pilot, lambda: re.search(r"A text of \d\d:\d\d with 1 line differs", screen_text(app)))

@@ -65,7 +65,7 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         await until(pilot, lambda: app.screen.session.others.update.found)
 
 
-async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, screen_text) -> None:
+async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await play(app.screen, until, events("wrong"))
         assert app.screen.query_one("#answer", ContentSwitcher).current == "failure"
@@ -76,16 +76,14 @@ async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, s
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         assert "\x1b" not in screen_text(app)
         app.screen.query_one(LogPane).focus()
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen.focused is app.screen.editor)
+        await go_to(pilot, app.screen.editor, "enter")
         editor = app.screen.editor
         assert editor.cursor_location[0] == 6
         line = editor.document.get_line(6)
         editor.insert("# one\n# two\n", (0, 0))
         await until(pilot, lambda: [*editor.marks.words] == [8])
         app.screen.query_one(FailureView).focus()
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen.focused is editor)
+        await go_to(pilot, editor, "enter")
         assert editor.cursor_location[0] == 8
         assert editor.document.get_line(8) == line
 

@@ -37,7 +37,7 @@ async def give(app, pilot, until, action: str, key: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, KeyEditor))
 
 
-async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, paths) -> None:
+async def test_a_key_is_refused_taken_and_saved(open_app, until, go_to, screen_text, paths) -> None:
     async with open_app(size=(120, 60)) as (app, pilot):
         editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "history", "f1")  # does something elsewhere
@@ -64,8 +64,7 @@ async def test_a_key_is_refused_taken_and_saved(open_app, until, screen_text, pa
         await until(pilot, lambda: "Run the kernel in the editor" in screen_text(app))
         await give(app, pilot, until, "run", "ctrl+r")
         await until(pilot, lambda: "1 key of your own" in screen_text(app))
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
+        await go_to(pilot, SettingsScreen, "ctrl+s")
         await until(pilot, lambda: "1 of your own" in screen_text(app))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
@@ -116,14 +115,13 @@ def test_what_is_wrong_with_a_keymap_is_said(keymap: dict[str, str], fault: str)
     assert bool(said) == bool(fault)
 
 
-async def test_letters_search_settings_and_actions(open_app, until, screen_text) -> None:
+async def test_letters_search_settings_and_actions(open_app, until, go_to, screen_text) -> None:
     async with open_app(size=(100, 30)) as (app, pilot):
         await pilot.press("f9", *"keymap")
         await until(pilot, lambda: "theme" not in screen_text(app) and "edit keys" in screen_text(app))
         await pilot.press("enter", "enter")
         await until(pilot, lambda: isinstance(app.screen, KeyEditor) and app.screen.focused is not None)
-        await pilot.press(*"suspe", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, NextKey))
+        await go_to(pilot, NextKey, *"suspe", "enter", "enter")
         assert app.screen._action.name == "suspend"
 
 

@@ -56,7 +56,9 @@ async def asked(app, pilot, until, *, answers="2", how=None, limit="1", sizes=No
     return app.screen
 
 
-async def test_model_reads_verdict_and_kernel_is_taken_over(open_app, until, screen_text, with_model, paths) -> None:
+async def test_model_reads_verdict_and_kernel_is_taken_over(
+    open_app, until, go_to, screen_text, with_model, paths
+) -> None:
     with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
     async with open_app(problem="13") as (app, pilot):
         kernel_screen = app.screen
@@ -82,8 +84,7 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(open_app, until, scr
         await until(pilot, lambda: "<<< system >>>" in screen_text(app))
         assert screen.query_one("#model-source").source_language == "prose"
         await pilot.press("f3")
-        await pilot.press("down", "t")
-        await until(pilot, lambda: app.screen is kernel_screen)
+        await go_to(pilot, kernel_screen, "down", "t")
         assert kernel_screen.editor.text.strip() == "pass"
         assert kernel_screen.editor.dirty
         await until(pilot, lambda: kernel_screen.session.from_journal)  # the model's run of this text is shown as that
@@ -112,7 +113,7 @@ async def test_model_is_asked_again_in_same_setting(open_app, until, with_model)
         await until(pilot, lambda: again.session.over)
 
 
-async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, screen_text, with_model) -> None:
+async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, go_to, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.dripping()]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -124,8 +125,7 @@ async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, scr
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over and with_model.left.is_set())
         await until(pilot, lambda: "stopped · 1 answer" in screen_text(app))
-        await pilot.press("t")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, KernelScreen, "t")
         await until(pilot, lambda: app.screen.editor.text.strip() == "pass")
         await pilot.press("ctrl+z")
         assert app.screen.editor.text == app.screen.problem.baseline_source
@@ -145,7 +145,9 @@ async def test_run_cancelled_by_taking_over_is_not_shown(open_app, until, screen
         assert "CANCELLED" not in screen_text(app)
 
 
-async def test_without_a_model_the_settings_file_is_opened(open_app, until, screen_text, paths, monkeypatch) -> None:
+async def test_without_a_model_the_settings_file_is_opened(
+    open_app, until, go_to, screen_text, paths, monkeypatch
+) -> None:
     opened = []
 
     async def edited(app, settings, path, line) -> str:
@@ -156,11 +158,9 @@ async def test_without_a_model_the_settings_file_is_opened(open_app, until, scre
 
     monkeypatch.setattr("screens.app.edit_outside", edited)
     async with open_app() as (app, pilot):
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await go_to(pilot, Question, "m")
         await until(pilot, lambda: "No model is set up" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+        await go_to(pilot, ModelSetup, "enter")
     (path, line) = opened
     assert path == paths.settings_file
     assert path.read_text(encoding="utf-8").splitlines()[line - 1].startswith("# Models that write kernels")

@@ -47,34 +47,30 @@ async def test_menus_and_screens_end_only_themselves(open_app, until) -> None:
             assert settings not in app.screen_stack
 
 
-async def test_click_beyond_shrunken_menu_does_nothing(open_app, until) -> None:
+async def test_click_beyond_shrunken_menu_does_nothing(open_app, go_to) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await go_to(pilot, CommandPalette, "ctrl+p")
         palette = app.screen
         palette.post_message(Click(palette, 200, 60, 0, 0, 1, False, False, False))
         await pilot.pause()
         assert app.screen is palette
 
 
-async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, screen_text) -> None:
+async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, go_to, screen_text) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome) and "esc       goes" in screen_text(app))
         await pilot.press("ctrl+p", *"sweep")
         await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
+        await go_to(pilot, SweepScreen, "enter")
         assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "SweepScreen"]
         assert not services.first_start  # the welcome counts as read
 
 
-async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until) -> None:
+async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until, go_to) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("f9", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await go_to(pilot, HelpScreen, "f9", "f1")
+        await go_to(pilot, CommandPalette, "ctrl+p")
         commands = app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count > 0)
         shown = {str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)}
@@ -85,10 +81,11 @@ async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until) ->
 
 
 @pytest.mark.parametrize(("problem", "scope"), [("", "problems"), ("13", "kernel")])
-async def test_palette_begins_with_local_actions_and_their_keys(open_app, until, screen_text, problem, scope) -> None:
+async def test_palette_begins_with_local_actions_and_their_keys(
+    open_app, until, go_to, screen_text, problem, scope
+) -> None:
     async with open_app(problem=problem) as (app, pilot):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await go_to(pilot, CommandPalette, "ctrl+p")
         commands = app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count > 0)
         shown = [str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)]
@@ -126,7 +123,7 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
 
 
-async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, screen_text) -> None:
+async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):  # the cursor of the list is at another one
         kernel = app.screen
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
@@ -138,5 +135,4 @@ async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, screen
         await until(pilot, lambda: f"{'demo':<16}p" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, DemoScreen) and "any key takes over" in screen_text(app))
-        await pilot.press("x")
-        await until(pilot, lambda: app.screen is kernel)
+        await go_to(pilot, kernel, "x")

@@ -98,7 +98,7 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
 
 
 @pytest.mark.slow
-async def test_the_filter_matches_words_classes_and_states(open_app, until, screen_text) -> None:
+async def test_the_filter_matches_words_classes_and_states(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash")
         for typed, found in (
@@ -120,8 +120,7 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until, scre
         app.picker.table.move_cursor(row=2)
         await pilot.press("slash", *"all")
         assert app.focused.id == "filter"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.focused is app.picker.table)
+        await go_to(pilot, app.picker.table, "enter")
         assert app.picker.table.current.id == 1
         assert not app.picker.table.show_horizontal_scrollbar
         app.picker.query_one("#categories", OptionList).highlighted = 2
@@ -136,20 +135,17 @@ def test_the_filter_has_the_words_of_the_outcomes() -> None:
     assert row.matches(["same", "speed"])
 
 
-async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until, screen_text) -> None:
+async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("space")
         await until(pilot, lambda: "Signature" in screen_text(app))  # of the whole card
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        await pilot.press("down", "down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, PickerScreen, "escape")
+        await go_to(pilot, KernelScreen, "down", "down", "enter")
         assert app.screen.problem.id == 13
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await go_to(pilot, PickerScreen, "escape", "escape")
 
 
-async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) -> None:
+async def test_letters_and_digits_move_the_cursor(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         table = app.picker.table
         for key, at in (("j", 2), ("k", 1), ("G", 13), ("g", 1)):
@@ -162,8 +158,7 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
         await until(pilot, lambda: table.sort_column == "id")
         await pilot.click(table, offset=(10, 0))
         await until(pilot, lambda: table.sort_column == "problem")
-        await pilot.press("1", "3", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, KernelScreen, "1", "3", "enter")
         assert app.screen.problem.id == 13
 
 

@@ -72,7 +72,7 @@ async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_tex
 
 
 @pytest.mark.slow
-async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, screen_text, monkeypatch) -> None:
+async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, go_to, screen_text, monkeypatch) -> None:
     asked: list[ProfileRequest] = []
     ended = asyncio.Event()
 
@@ -98,8 +98,7 @@ async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, scree
         assert "▸ PROFILING" in screen_text(app)
         await pilot.press("t")
         await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, KernelScreen, "escape")
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert app.screen.editor.text == f"p{saved}"
 
@@ -119,7 +118,7 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
 
 @pytest.mark.slow
 async def test_the_judges_figures_stand_above_the_kernels_word(
-    open_app, until, screen_text, type_kernel, monkeypatch, paths
+    open_app, until, go_to, screen_text, type_kernel, monkeypatch, paths
 ) -> None:
     async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
@@ -141,8 +140,7 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         await until(pilot, lambda: profile.trace is not None and profile.trace.name in screen_text(app))
         assert profile.trace.parent == paths.profiles
         assert json.loads(profile.trace.read_text())["traceEvents"]
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is kernel)
+        await go_to(pilot, kernel, "escape")
         type_kernel(kernel, "wait")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: kernel.session.state.phase == "check")

@@ -70,7 +70,7 @@ async def test_longer_measuring_judges_same_revision_again(
         assert screen.session.most_s == 2.5
 
 
-async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, until, screen_text) -> None:
+async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await save_kernel(pilot, "measures")
@@ -87,8 +87,7 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
         assert [entry.run_id for entry in app.screen.entries] == [first]
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen)
+        await go_to(pilot, screen, "escape")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: screen.session.state.run_id != first and screen.session.state.measuring_on)
         assert screen.session.most_s == 10.0
@@ -150,7 +149,7 @@ async def test_outside_saves_are_watched_on_after_an_error(open_app, services, t
         assert screen.editor.text == "pass\n# 3"
 
 
-async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services, until, screen_text) -> None:
+async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services, until, go_to, screen_text) -> None:
     path = services.workspace.root / "13_gemm_allreduce" / "you" / "kernel.py"
     services.workspace.save(path, "pass")
     services.workspace.save_draft(path, "half a thought")
@@ -168,8 +167,7 @@ async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services,
         assert path.read_bytes() == b"pass\n# caf\xe9\n"
         path.write_text("pass\n# coffee\n")
         await until(pilot, lambda: isinstance(app.screen, Question))
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen is screen)
+        await go_to(pilot, screen, "tab", "enter")
         assert screen.editor.text == "pass\n# coffee\n"
         path.write_text("pass\n# tea\n")
         await until(pilot, lambda: result_of(screen))
@@ -254,11 +252,10 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         assert screen.editor.text == "wait"
 
 
-async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, screen_text) -> None:
+async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "typed, and never run")
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "f10")
         app.open_problem(app.services.catalogue.find("13"), text="# from a template")
         await until(
             pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "# from a template"
@@ -292,14 +289,13 @@ async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, unt
 
 
 async def test_run_of_other_kernel_is_not_shown_here(
-    open_app, type_kernel, save_kernel, events, until, screen_text
+    open_app, type_kernel, save_kernel, events, until, go_to, screen_text
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")
         await until(pilot, lambda: app.screen.session.state.running)
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "f10")
         app.open_problem(app.services.catalogue.find("1"))
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
         engine._on_event(replace(events("pass")[-1], run_id=engine.running))
@@ -314,15 +310,14 @@ async def test_run_of_other_kernel_is_not_shown_here(
 
 @pytest.mark.parametrize("ends", ["after", "before", "never"])
 async def test_left_run_is_shown_when_kernel_is_reopened(
-    open_app, type_kernel, save_kernel, events, until, screen_text, ends
+    open_app, type_kernel, save_kernel, events, until, go_to, screen_text, ends
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")
         await until(pilot, lambda: app.screen.session.state.running)
         run_id, verdict = engine.running, replace(events("pass")[-1], run_id=engine.running)
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "f10")
         if ends == "before":
             engine._on_event(verdict)
         app.open_problem(app.services.catalogue.find("13"))

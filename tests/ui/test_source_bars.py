@@ -12,7 +12,7 @@ TEXT = "one two\nTwo\n" + "\n".join(f"line {n}" for n in range(3, 60)) + "\ntwo"
 pytestmark = pytest.mark.slow
 
 
-async def test_find_go_to_line_and_replace(open_app, type_kernel, until, screen_text) -> None:
+async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor
         type_kernel(app.screen, TEXT)
@@ -26,21 +26,18 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, screen_
         assert editor.selection == ((1, 0), (1, 3))
         await pilot.press("up", "up")
         assert editor.selection == ((59, 0), (59, 3))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is editor)
+        await go_to(pilot, editor, "escape")
         assert "find" not in screen_text(app).splitlines()[-4]
         editor.move_cursor((2, 1))
         await pilot.press("ctrl+g")
         await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
         await pilot.press(*"50")
         await until(pilot, lambda: editor.cursor_location == (49, 0))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is editor)
+        await go_to(pilot, editor, "escape")
         assert editor.cursor_location == (2, 1)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
-        await pilot.press(*"999", "enter")
-        await until(pilot, lambda: app.focused is editor)
+        await go_to(pilot, editor, *"999", "enter")
         assert editor.cursor_location == (59, 0)
         editor.move_cursor((0, 0))
         await pilot.press("ctrl+f")

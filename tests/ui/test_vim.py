@@ -153,7 +153,7 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text)
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
 
 
-async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> None:
+async def test_duel_shows_vim_mode_and_submits(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
         app.play_duel(app.services.catalogue.find("13"), DuelPlan(YOU, BASELINE, 10.0))
@@ -168,5 +168,4 @@ async def test_duel_shows_vim_mode_and_submits(open_app, until, screen_text) -> 
         await until(pilot, lambda: screen.unsaved == "" and screen.panes["left"].text == "pass")
         await pilot.press("escape", "escape", *":q", "enter")
         await until(pilot, lambda: screen.was_pressed("leave_duel"))
-        await pilot.press(*":q", "enter")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, *":q", "enter")
