@@ -11,7 +11,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 
 from screens.actions import key_words
-from screens.app_protocol import dismiss_in_front
+from screens.app_protocol import Layer
 from screens.widgets.text_lines import PlainStatic
 
 NEXT = "next"
@@ -30,10 +30,8 @@ class Stop:
     """Where its letter is shown; None if it is not on the screen now."""
 
 
-class PaneJump(ModalScreen[str], inherit_bindings=False):
+class PaneJump(ModalScreen[str], Layer[str], inherit_bindings=False):
     """Covers a screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
-
-    dismiss = dismiss_in_front
 
     # Not DEFAULT_CSS, because the app's background for all screens would override it.
     CSS: ClassVar[str] = """
@@ -52,6 +50,7 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
         """Whether a key was pressed. A second one that comes at once is ignored: it is meant for the next screen."""
 
     def compose(self) -> ComposeResult:
+        self._for = self.app.size
         for stop in self._stops:
             if stop.at is not None:
                 letter = PlainStatic(f" {stop.letter} ", classes="letter")
@@ -71,6 +70,11 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
             self.dismiss(NEXT)
         else:
             self.dismiss(next((stop.name for stop in self._stops if stop.letter == event.key.lower()), ""))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Closes at another size: the panes are elsewhere then."""
+        if event.size != self._for:
+            self.dismiss("")
 
     def on_click(self) -> None:
         self.dismiss("")

@@ -17,7 +17,7 @@ async def jump(app, pilot, until, letter: str) -> None:
     await pilot.pause()
 
 
-async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text) -> None:
+async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         below = "Every rank holds a tensor"
         for theme in ("light", "contrast", "ansi", "dark"):
@@ -39,9 +39,12 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text
         assert app.screen.query_one("#problem-pane").region.width == 160
         await pilot.press("escape")
         await until(pilot, lambda: "Parallelism" in screen_text(app))
+        await go_to(pilot, PaneJump, "ctrl+o")
+        await pilot.resize_terminal(100, 34)  # the panes are elsewhere
+        await until(pilot, lambda: app.screen is app.picker)
 
 
-async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
+async def test_a_dialog_has_letters_and_keeps_changes(open_app, until, go_to) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
@@ -56,5 +59,4 @@ async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: "esc again leaves" in str(dialog.query_one("#report").content))
         assert app.screen is dialog
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, app.picker, "escape")
