@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +24,7 @@ from arena.settings import MODELS_HEAD, Settings, load_settings, save_settings
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings, key_of, key_words, short_key_words
 from screens.app_protocol import DuelPlan, ask
-from screens.base import COMPLAINED_S, BaseScreen
+from screens.base import COMPLAINED_S, KEYS_BESIDE_FROM, BaseScreen
 from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 
 MESSAGE = 300
 """Characters of an error's message that are shown when the app ends."""
-KEYS_BESIDE_FROM = 100
-"""Columns, as in the stylesheet."""
 FULL_PASS_S = 60.0
 RESTYLE_S = 0.1
 """Seconds until a new theme is drawn at the earliest, if other keys wait."""
@@ -51,11 +51,8 @@ NEVER = 1_000_000
 """Collections of younger objects before the garbage collector makes a full one by itself."""
 
 
-def _palette() -> Any:
-    """Returns the module of the command palette, which is imported when the palette is opened."""
-    from screens import palette
-
-    return palette
+_palette: Callable[[], Any] = partial(import_module, "screens.palette")
+"""Returns the module of the command palette, which is imported when the palette is opened."""
 
 
 class ArenaApp(TerminalApp):

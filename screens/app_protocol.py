@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from textual.await_complete import AwaitComplete
 from textual.dom import DOMNode
+from textual.geometry import Size
 from textual.screen import Screen
 
 if TYPE_CHECKING:
@@ -123,9 +124,17 @@ def ask(node: DOMNode, dialog: Screen[T | None], then: Callable[[T], object]) ->
     node.app.push_screen(dialog, answered)
 
 
-def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:
-    """The `dismiss` of all screens and dialogs: closes it if it is in front. Keys pressed fast reach it once more later.
+class Layer(Screen[T]):
+    """What all screens and dialogs share."""
 
-    Textual would close whichever screen is in front, or end the app.
-    """
-    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete()
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Closes it if it is in front. Keys pressed fast reach it once more later.
+
+        Textual would close whichever screen is in front, or end the app.
+        """
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        """Lays it out, then wakes it: a layout by the screen in front stops the timer of the next one, as of a new bar."""
+        super()._refresh_layout(size, scroll)
+        self.check_idle()

@@ -7,26 +7,25 @@ from typing import Any, ClassVar
 
 from textual.css.query import NoMatches
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
 from screens.actions import Scope, key_of
-from screens.app_protocol import AppProtocol, dismiss_in_front
+from screens.app_protocol import AppProtocol, Layer
 from screens.pane_jump import NEXT, PaneJump, Stop
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
 """Actions of the app that concern the panes of the screen."""
 AGAIN_WITHIN_S = 1.5
 """Seconds within which a second press confirms the first, where no message asks for it."""
-SAID_S, COMPLAINED_S, DELAY_S = 4.0, 10.0, 0.05
-"""Seconds for which a message and an error are shown, and for which a new size waits for its styles."""
+SAID_S, COMPLAINED_S = 4.0, 10.0
+"""Seconds for which a message and an error are shown."""
+KEYS_BESIDE, KEYS_BESIDE_FROM = 38, 100
+"""Columns of the keys beside a screen, and those that a terminal must have to show them."""
 
 
-class BaseScreen(Screen[None]):
+class BaseScreen(Layer[None]):
     """A full-screen view."""
-
-    dismiss = dismiss_in_front
 
     SCOPE: ClassVar[Scope] = "everywhere"
     PLACES: ClassVar[tuple[Stop, ...]] = ()
@@ -50,15 +49,20 @@ class BaseScreen(Screen[None]):
         sides = (size.width, self.HORIZONTAL_BREAKPOINTS or []), (size.height, self.VERTICAL_BREAKPOINTS or [])
         fits = {name for side in sides for name in self._get_breakpoint_classes(*side)}
         self.update_classes({name: name in fits for _, points in sides for _, name in points}, animate=False)
+        self.query("#keys-beside").set(display=size.width >= KEYS_BESIDE_FROM)
+
+    def _get_breakpoint_classes(self, dimension: int, breakpoints: list[tuple[int, str]]) -> set[str]:
+        """As Textual's, for the columns that the keys beside the screen leave."""
+        beside = breakpoints is self.HORIZONTAL_BREAKPOINTS and getattr(self.app, "keys_beside", False)
+        room = dimension - KEYS_BESIDE * (beside and dimension >= KEYS_BESIDE_FROM)
+        return super()._get_breakpoint_classes(room, breakpoints)
 
     def _screen_resized(self, size: Size) -> None:
         """Draws again once the panes fit the new size: Textual would first draw a layout of the old classes."""
         before = self.classes
         self._fit_classes(size)
         if self.classes != before:
-            self.app.delay_update(DELAY_S)
-            # Textual then draws only the screen in front, not one behind it.
-            self.set_timer(2 * DELAY_S, self.check_idle)
+            self.app.delay_update()
         super()._screen_resized(size)
 
     def on_screen_resume(self) -> None:

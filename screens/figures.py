@@ -30,7 +30,6 @@ _LEAST, _MOST = 0.01, 1000.0
 _KEPT, _LOST = 0.75, 6
 """Least share that stays of a text that is cut after a whole word or before a parenthesis, and most cells that it loses."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_SHADES = "·░▒▓█"
 
 
 def verdict_words(verdict: Verdict) -> str:
@@ -53,11 +52,6 @@ def verdict_part(verdict: Verdict, weight: str = "") -> tuple[str, str]:
 def outcome_sign(said: str) -> str:
     """The sign that stands beside a speedup."""
     return SIGNS.get(said, "≈")
-
-
-def end_words(said: str) -> str:
-    """The label at the end of a line of speedups: "~" if the last one is too noisy; else empty, for its value."""
-    return "~" if said == TOO_NOISY else ""
 
 
 def outcome_style(said: str) -> str:
@@ -193,13 +187,6 @@ def meter(share: float, width: int) -> str:
         eighths = max(1, eighths)
     full, part = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
-
-
-def shade(share: float) -> str:
-    """One cell of an error map: "·" for none, then darker with the share of wrong elements."""
-    if share <= 0.0:
-        return _SHADES[0]
-    return _SHADES[1 + min(3, int(share * 4))]
 
 
 def index_words(index: list[int] | None) -> str:

@@ -21,7 +21,7 @@ from textual.widgets import OptionList
 
 from problems.specification import Problem
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
-from screens.app_protocol import arena_app, dismiss_in_front
+from screens.app_protocol import Layer, arena_app
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs import Dialog, on_the_app
 
@@ -74,10 +74,8 @@ async def _uncover(screen: BaseScreen) -> None:
         await dialog.dismiss()
 
 
-class Palette(CommandPalette):
+class Palette(CommandPalette, Layer[None]):
     """Textual's palette, in which help and quit work as in every dialog."""
-
-    dismiss = dismiss_in_front
 
     DEFAULT_CSS = """
     Palette > Vertical { margin-top: 2; width: 100%; max-width: 118; }

@@ -225,6 +225,12 @@ class TerminalApp(App[None]):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _end_batch(self) -> None:
+        """Wakes each screen for what it has put off. Textual wakes only the one in front."""
+        super()._end_batch()
+        for screen in self.screen_stack:
+            screen.check_idle()
+
     def set_timer(self, delay: float, *arguments: Any, **named: Any) -> Timer:
         """Starts a timer that always fires: Textual drops one that a busy machine starts `delay` seconds late.
 

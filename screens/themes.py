@@ -7,6 +7,8 @@ from pathlib import Path
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from arena.errors import ArenaError
+
 FOLDER = Path(__file__).parent.parent / "themes"
 DEFAULT = "dark"
 
@@ -61,51 +63,47 @@ _COLOURS = (
 _TEXT_STYLES = {"none", "bold", "dim", "italic", "reverse", "underline", "strike"}
 
 
-class ThemeError(ValueError):
-    """A theme file that cannot be used. The message names the file, the key and what is wrong."""
-
-
 def load_theme(path: Path) -> Theme:
     """Reads one theme file.
 
     Raises:
-        ThemeError: not TOML, an unknown key, or a value that is no colour.
+        ArenaError: not TOML, an unknown key, or a value that is no colour; names the file and the key.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ThemeError(f"{path}: {error}") from None
+        raise ArenaError(f"{path}: {error}") from None
     values.setdefault("name", path.stem)
     for key in _COLOURS:
         if key in values:
             _check_colour(path, key, values[key])
     variables = values.get("variables", {})
     if not isinstance(variables, dict):
-        raise ThemeError(f"{path}: variables must be a table of name = colour")
+        raise ArenaError(f"{path}: variables must be a table of name = colour")
     for key, value in variables.items():
         if not (isinstance(value, str) and set(value.split()) <= _TEXT_STYLES):
             _check_colour(path, key, value)
     try:
         return Theme(**values)
     except TypeError as error:
-        raise ThemeError(f"{path}: {str(error).removeprefix('Theme.__init__() ')}") from None
+        raise ArenaError(f"{path}: {str(error).removeprefix('Theme.__init__() ')}") from None
 
 
 def _check_colour(path: Path, key: str, value: object) -> None:
     try:
         Color.parse(str(value))
     except ColorParseError:
-        raise ThemeError(f'{path}: {key} = "{value}" is not a colour; write it like "#7aa9e0"') from None
+        raise ArenaError(f'{path}: {key} = "{value}" is not a colour; write it like "#7aa9e0"') from None
 
 
-def load_themes(folders: Iterable[Path] = (FOLDER,)) -> tuple[list[Theme], list[ThemeError]]:
+def load_themes(folders: Iterable[Path] = (FOLDER,)) -> tuple[list[Theme], list[ArenaError]]:
     """Returns all usable themes of some folders, and the errors of the others."""
     themes: list[Theme] = []
-    errors: list[ThemeError] = []
+    errors: list[ArenaError] = []
     for folder in folders:
         for path in sorted(folder.glob("*.toml")):
             try:
                 themes.append(load_theme(path))
-            except ThemeError as error:
+            except ArenaError as error:
                 errors.append(error)
     return themes, errors

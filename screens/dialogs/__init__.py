@@ -22,7 +22,7 @@ from textual.widgets._select import SelectOverlay
 
 from arena.errors import ArenaError
 from screens.actions import bindings, key_of
-from screens.app_protocol import arena_app, dismiss_in_front
+from screens.app_protocol import Layer, arena_app
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.tables import FilterInput
@@ -57,13 +57,12 @@ def on_the_app(binding: Binding) -> Binding:
     return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})
 
 
-class Dialog(ModalScreen[ScreenResultType]):
+class Dialog(ModalScreen[ScreenResultType], Layer[ScreenResultType]):
     """Base of all dialogs. Subclasses with rules of their own add their stylesheet to this CSS_PATH.
 
     Textual ignores bindings behind a modal screen, so the keys that work everywhere are bound here, too.
     """
 
-    dismiss = dismiss_in_front
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
     """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""

@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.dom import DOMNode
+from textual.events import Resize
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -92,13 +93,15 @@ def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]],
 
 def show_keys_beside(screen: BaseScreen, *, shown: bool) -> None:
     """Shows a panel with the keys of a screen beside it, or removes it."""
-    panels = screen.query("#keys-beside")
-    if not shown:
-        panels.remove()
-    elif not panels and screen.is_attached:
-        screen.mount(VerticalScroll(FittedText(partial(_keys_beside, screen)), id="keys-beside", can_focus=False))
-    elif panels:
+    panels, size = screen.query("#keys-beside"), screen.app.size
+    if shown and panels:
         panels.first().query_one(FittedText).refresh(layout=True)
+        return
+    panels.remove()
+    if shown and screen.is_attached:
+        screen.mount(VerticalScroll(FittedText(partial(_keys_beside, screen)), id="keys-beside", can_focus=False))
+    screen._screen_resized(size)  # its panes have other columns
+    screen.post_message(Resize(size, size))
 
 
 def _keys_beside(screen: BaseScreen, width: int) -> list[Content]:

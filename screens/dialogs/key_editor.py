@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
-from screens.app_protocol import dismiss_in_front
+from screens.app_protocol import Layer
 from screens.dialogs import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
@@ -26,10 +26,8 @@ _LEAST_HELP = 20
 _SCROLLBAR = 2
 
 
-class NextKey(ModalScreen[str], inherit_bindings=False):
+class NextKey(ModalScreen[str], Layer[str], inherit_bindings=False):
     """Catches one key, whatever it does elsewhere, and dismisses with its name."""
-
-    dismiss = dismiss_in_front
 
     CSS_PATH: ClassVar[Any] = Dialog.CSS_PATH
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -67,10 +67,6 @@ class PlayerRow(Vertical):
         yield field("", program, "program")
         yield PlainStatic("", classes="sentence player-facts")
 
-    def on_mount(self) -> None:
-        self.query_one(".program").display = False
-        self.query_one(".player-facts").display = False
-
     @property
     def word(self) -> str:
         """The player, as on the command line."""
@@ -112,16 +108,12 @@ class PlayerRow(Vertical):
             self.query_one(Input).focus()
             self.post_message(self.Known())
         else:
-            self._check_soon()
+            self.run_worker(self.check(), group="check", exclusive=True, exit_on_error=False)
 
     @on(Input.Blurred)
     def _named(self) -> None:
         if self.query_one(Input).value:
-            self._check_soon()
-
-    @work(group="check", exclusive=True, exit_on_error=False)
-    async def _check_soon(self) -> None:
-        await self.check()
+            self.run_worker(self.check(), group="check", exclusive=True, exit_on_error=False)
 
 
 class DuelSetup(DecidingDialog[DuelStart | None]):

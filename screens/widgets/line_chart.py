@@ -20,7 +20,7 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widget import Widget
 
-from arena.words.headline import factor
+from arena.words.headline import TOO_NOISY, factor
 from sandbox.protocol.events import Interval
 from screens import figures
 
@@ -87,7 +87,7 @@ def verdict_point(at: float, passed: bool, speed: Interval | None, said: str) ->
     """Returns the point of a kernel that was judged at second `at`; none if it is correct and has no speedup."""
     if not passed:
         return (Point(at, None),)
-    return (Point(at, speed.median, speed.low, speed.high, figures.end_words(said)),) if speed else ()
+    return (Point(at, speed.median, speed.low, speed.high, "~" * (said == TOO_NOISY)),) if speed else ()
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ import pytest
 from textual.color import Color
 from textual.command import CommandList, CommandPalette
 
+from arena.errors import ArenaError
 from arena.machine.finding import MachineFinding
 from arena.settings import Settings, load_settings
 from arena.workspace.kernels import Workspace
 from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
-from screens.app import KEYS_BESIDE_FROM, ArenaApp
+from screens.app import ArenaApp
+from screens.base import KEYS_BESIDE_FROM
 from screens.dialogs import Reader, doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
@@ -26,7 +28,7 @@ from screens.model import ModelScreen
 from screens.picker import PickerScreen
 from screens.profile import ProfileScreen
 from screens.sweep import SweepScreen
-from screens.themes import FOLDER, ThemeError, load_theme, load_themes, sixteen_colours
+from screens.themes import FOLDER, load_theme, load_themes, sixteen_colours
 from screens.widgets.key_line import entitle
 
 pytestmark = pytest.mark.slow
@@ -50,13 +52,12 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         await until(pilot, lambda: app.theme == "light")
 
 
-async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -> None:
+async def test_remapped_key_works_and_help_shows_it(open_app, services, until, go_to) -> None:
     services.settings = Settings(device="cpu", keymap={"next_view": "f7"})
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f7")
         await until(pilot, lambda: app.screen.view == "baseline")
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await go_to(pilot, HelpScreen, "f1")
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
@@ -83,7 +84,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
-@pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.further), 160])
+@pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.further), 120, 160])
 async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
@@ -104,41 +105,37 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         app.open_problem(app.services.catalogue.find("13"))
         rows = ("ctrl+/  comment", "ctrl+s  save & run")  # of the editor, and of the screen
         await until(pilot, lambda: columns < KEYS_BESIDE_FROM or all(row in screen_text(app) for row in rows))
-        await pilot.press("f10")
-        await until(pilot, lambda: app.screen is app.picker)
+        result = app.screen.query_one("#result-pane")
+        assert result.display is (columns == 160), "the keys leave too few columns for two panes"
         await pilot.press("f1", "f1")
+        await until(pilot, lambda: not app.screen.query("#keys-beside") and result.display is (columns > 60))
+        await pilot.press("f10")
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
         app.keys_beside = app._exit = True  # the app is left right after the key
         app.show_keys_beside(app.picker)
 
 
-async def test_the_terms_on_the_screen_are_explained(open_app, until) -> None:
+async def test_the_terms_on_the_screen_are_explained(open_app, until, go_to) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         for key in ("f1", "shift+f11"):
-            await pilot.press(key)
-            await until(pilot, lambda: isinstance(app.screen, Reader))
+            await go_to(pilot, Reader, key)
             terms = next(section for section in app.screen._sections if "Terms on this screen" in section)
             assert "**W**: world size" in terms
             assert "library calls" not in terms
-            await pilot.press("escape")
-            await until(pilot, lambda: app.screen is kernel)
+            await go_to(pilot, kernel, "escape")
 
 
-async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until) -> None:
+async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until, go_to) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await go_to(pilot, HelpScreen, "f1")
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, Welcome) and bool(app.picker.query("#keys-beside")))
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p", "escape")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await go_to(pilot, CommandPalette, "ctrl+p")
+        await go_to(pilot, HelpScreen, "f1")
+        await go_to(pilot, CommandPalette, "ctrl+p", "escape")
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app._exit)
 
@@ -174,12 +171,11 @@ async def test_findings_hang_below_themselves_where_they_scroll(open_app, until,
         assert all(row.startswith(("✓ thing", " " * 19)) for row in rows)
 
 
-async def test_first_start_welcomes_and_runs_first_kernel(open_app, services, until, paths) -> None:
+async def test_first_start_welcomes_and_runs_first_kernel(open_app, services, until, go_to, paths) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await go_to(pilot, KernelScreen, "enter")
         await until(pilot, lambda: app.screen.session.state.run_id != "")
         assert app.screen.problem.id == 1
         assert paths.settings_file.exists()
@@ -233,7 +229,7 @@ def test_every_text_colour_is_readable_below_list_cursor(name, few, least) -> No
 def test_bad_theme_is_refused_with_file_and_key(tmp_path, text, said) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(ThemeError) as error:
+    with pytest.raises(ArenaError) as error:
         load_theme(path)
     assert str(path) in str(error.value)
     assert said in str(error.value)

@@ -1,9 +1,13 @@
 """A pane of the kernel screen needs only a module and an entry in the table of panes."""
 
+import asyncio
+from random import Random
 from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
+from textual.events import Resize
+from textual.geometry import Size
 
 from sandbox.protocol.events import RankChecked
 from screens.kernel.panes import result_pane
@@ -46,7 +50,7 @@ async def test_pane_named_in_table_is_shown_with_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
-async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, screen_text, monkeypatch) -> None:
+async def test_new_sizes_leave_nothing_blank_or_stale(open_app, events, until, screen_text, monkeypatch) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)
@@ -69,6 +73,33 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
             await pilot.resize_terminal(160, 45)
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
         assert all(drawn), "a layout without the styles of its size was drawn"
+
+        # Whatever sizes come while others are drawn, no screen behind a dialog is left with a layout that nobody starts.
+        chance, sizes, pane = Random(3), [app.size], app.screen.query_one("#result-pane")
+
+        def settled() -> bool:
+            behind = app.screen_stack[1:]
+            waits = app._resize_event or app._batch_count or any(each._layout_required for each in behind)
+            has_bar = pane.show_vertical_scrollbar is (pane.virtual_size.height > pane.container_size.height)
+            return not waits and has_bar and all(each._compositor.size == app.size == sizes[-1] for each in behind)
+
+        await pilot.press("f9", "f1")
+        await until(pilot, lambda: len(app.screen_stack) == 4)
+        for _ in range(20):
+            for _ in range(chance.randint(1, 3)):
+                sizes.append(Size(chance.choice([60, 99, 100, 110, 160]), chance.choice([15, 24, 34, 45])))
+                app._driver._size = sizes[-1]
+                app.post_message(Resize(sizes[-1], sizes[-1]))
+                await asyncio.sleep(chance.choice([0, 0.01, 0.03, 0.06]))
+            await until(pilot, settled)
+        dialog, turns = app.screen_stack[-2], iter(range(1, 100_000))
+        for asked in (True, False, True):  # at last right after a layout: the timer of layouts cannot fire at once
+            if asked:
+                dialog.query_one("#report").refresh(layout=True)
+            while (dialog._layout_required and dialog._update_timer._active.is_set()) is not asked and next(turns, 0):
+                await asyncio.sleep(0)
+        dialog._screen_resized(app.size)  # as the screen in front does
+        await until(pilot, settled)
 
 
 async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:

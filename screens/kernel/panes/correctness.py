@@ -77,7 +77,7 @@ def _wrong_parts(output: OutputError, width: int, cells: int) -> list[Part]:
     taken, share_words, index, expected, got = _words_of(output)
     parts: list[Part] = []
     if cells >= LEAST_MAP:
-        heat = "".join(figures.shade(part) for part in squeeze(output.where, cells))
+        heat = "".join("░▒▓█"[min(3, int(part * 4))] if part > 0 else "·" for part in squeeze(output.where, cells))
         parts += [("▕", "$rule"), (heat, "$error"), ("▏", "$rule")]
     if width >= taken:
         parts.append((share_words, "$error"))
