@@ -273,7 +273,7 @@ class LiveDuelScreen(DuelScreen):
             self.start(self._agree(self.edits), "agree")
             if not self.state.side(other(self.edits)).left:
                 self.say("You are done. The final starts when the other player is done.")
-            elif self.state.side(self.edits).left:
+            else:
                 self.say("Both players are done. The final starts after the last verdict.")
 
     async def _agree(self, side: SideName) -> None:

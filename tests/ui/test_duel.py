@@ -133,8 +133,11 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
             await pilot.press("ctrl+s")
             await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 4)
         editor.insert("#")
+        screen.match.agree("right")
+        await until(pilot, lambda: screen.state.right.left)
         await pilot.press("ctrl+g", "ctrl+s", "ctrl+g")  # once closes nothing; the file is still being written
         await until(pilot, lambda: screen.state.left.left == "agreed")
+        assert any("Both players are done" in note.message for note in app._notifications)
         sources = ["pass\n# first", "pass\n# second", "pass\n# third", editor.text]
         assert [attempt.kernel.source for attempt in screen.state.left.attempts[1:]] == sources
         assert sources[-1].count("#") == 2
