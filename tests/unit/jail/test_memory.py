@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -26,17 +27,28 @@ def test_unreadable_mapping_counts_up_to_its_end(monkeypatch: pytest.MonkeyPatch
     os.ftruncate(file, 8 * mmap.PAGESIZE)
     with mmap.mmap(file, 2 * mmap.PAGESIZE, offset=4 * mmap.PAGESIZE):
         assert memory._shared_memory(os.getpid(), set()) - before == 6 * mmap.PAGESIZE
-    os.close(file)
     with mmap.mmap(-1, 1 << 31):  # nothing of it is touched
         assert memory.held_bytes([os.getpid()]) > 1 << 31
+    monkeypatch.undo()
+    before = memory._shared_memory(os.getpid(), set())
+    os.pwrite(file, bytes(8 * mmap.PAGESIZE), 0)
+    with mmap.mmap(file, 8 * mmap.PAGESIZE):
+        assert memory._shared_memory(os.getpid(), set()) - before == 8 * mmap.PAGESIZE
+    os.close(file)
 
 
 def test_little_memory_is_not_added_up_exactly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     exact, sizes = memory.held_bytes([os.getpid()]), memory._rollup(os.getpid())
     assert 0 < sizes["Pss"] <= sizes["Rss"]
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cgroup, "make", Mock(side_effect=cgroup.NoGroup))
+    small, large = (memory.Bound(NONE, tmp_path, limit) for limit in (1 << 20, 1 << 40))
+    assert "MiB together, more than the 1 MiB a world may have" in small.excess([os.getpid()])
+    with patch.object(memory, "MOST_FILES", 0):
+        assert large.excess([]) == "the ranks made more than 0 files"
     monkeypatch.delattr(memory, "_rollup")
-    for limit in (1 << 40, None):
-        assert memory.Bound(NONE, tmp_path, limit).excess([os.getpid()]) == ""
+    for bound in (large, memory.Bound(NONE, tmp_path, None)):
+        assert bound.excess([os.getpid()]) == ""
     assert memory.held_bytes([os.getpid()], enough=1 << 40) >= exact > 0
     monkeypatch.setattr(os, "sysconf", lambda name: 1 << 16)  # the pages of some processors have 64 KiB
     assert memory.held_bytes([os.getpid()], enough=1 << 60) > 8 * exact
