@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import model_server as provider
 import pytest
+from msgspec.structs import replace
 from stored_runs import record
 from textual.widgets import Input, OptionList, Select
 
@@ -29,7 +30,9 @@ def with_model(services, paths, model_server, monkeypatch):
     model = ModelSettings(
         provider="openai_chat", model="m-1", base_url=model_server.url, price_in=1.0, price_out=1000.0, retries=0
     )
-    save_settings(Settings(device="cpu", models={"local": model}), paths)
+    save_settings(
+        Settings(device="cpu", models={"local": model, "own": replace(model, price_in=0.0, price_out=0.0)}), paths
+    )
     return model_server
 
 
@@ -102,6 +105,8 @@ async def test_model_is_asked_again_in_same_setting(open_app, until, with_model)
         await until(pilot, lambda: first.session.over and app.screen is first)
         await pilot.press("i")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup) and app.screen.query("#from"))
+        app.screen.query_one("#model", Select).value = "own"  # its limit is in tokens
+        await until(pilot, lambda: app.screen.query_one("#limit", Input).value == "")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is first)  # its kernels are still there
         await pilot.press("m")
