@@ -37,16 +37,14 @@ def program() -> bytes:
 
 
 def wrap(text: str, folder: Path, program: bytes) -> Wrapped:
-    return NESTED.wrap([sys.executable, "-I", "-c", text], folder, {}, filter_fd=memory_file(program))
+    argv = [sys.executable, "-I", "-c", text]
+    return NESTED.wrap(argv, folder, {"MARK": str(folder)}, filter_fd=memory_file(program))
 
 
 def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess[str]":
-    wrapped = wrap(text, folder, program)
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": PATIENCE_S}
-    try:
+    with contextlib.closing(wrap(text, folder, program)) as wrapped:
         return subprocess.run(wrapped.argv, **wrapped.inherited, cwd=folder, check=False, **options)
-    finally:
-        os.close(wrapped.fds[0])
 
 
 def test_the_exit_status_is_the_programs(program: bytes, tmp_path: Path) -> None:
@@ -82,14 +80,8 @@ def test_fork_bomb_is_ended_as_such(program: bytes, tmp_path: Path, asked: signa
     """It ends when asked to, and by itself when its first process is killed."""
     wrapped = wrap(RUNS_AWAY, tmp_path, program)
     mark = f"MARK={tmp_path}".encode()
-    with subprocess.Popen(
-        wrapped.argv,
-        env={**wrapped.env, "MARK": str(tmp_path)},
-        pass_fds=wrapped.fds,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        os.close(wrapped.fds[0])
+    with subprocess.Popen(wrapped.argv, **wrapped.inherited, stdout=subprocess.PIPE, text=True) as process:
+        wrapped.close()
         first = int(process.stdout.readline())
         assert len(marked(mark)) >= 2
         if asked == signal.SIGTERM:
