@@ -38,9 +38,7 @@ def test_one_rank_has_no_pair(in_ranks: Callable[..., list[Transfers]]) -> None:
     assert in_ranks(1, lambda rank, world: transfers.measure(Device())) == [Transfers([], [])]
 
 
-def test_peaks_are_of_all_that_was_computed_and_moved(
-    in_ranks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_peaks_count_all_that_moved(in_ranks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "fastest", lambda self, work: 2.0)
     peaks = dict.fromkeys(("flops.bfloat16", "flops.float32"), 384.0**3)
     peaks |= {"local": float(32 << 20), "link": device.LINK_BYTES / 2, "launch_us": 2e4}
