@@ -16,10 +16,12 @@ import socket
 import sys
 import tempfile
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
 from sandbox.jail import joining
+from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.machine.processes import die_with_parent
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import MOST_DESCRIPTORS, MOST_ORDER_BYTES, ForkOrder
@@ -33,8 +35,10 @@ def serve(orders: socket.socket, device_module: str) -> None:
     """Serves orders until the referee is gone. device_module: the module of the ranks' device."""
     die_with_parent()
     try:
-        import_ahead(device_module)
-        _load_signals()
+        with ThreadPoolExecutor(1) as beside:  # its thread ends before the first fork
+            loaded = beside.submit(_load_signals)
+            import_ahead(device_module)
+            loaded.result()
     except Exception:
         _refuse(orders, traceback.format_exc())
         return
@@ -60,8 +64,6 @@ def serve(orders: socket.socket, device_module: str) -> None:
 
 def _load_signals() -> None:
     """Loads the C library of symmetric memory for all worlds. Every kernel text would compile it anew, in 0.3 s."""
-    from sandbox.kit.symmetric_memory.host_signals import host_signals  # after torch, which `import_ahead` loads
-
     with tempfile.TemporaryDirectory() as own:  # kernels can write to other caches
         os.environ["PKB_KERNEL_CACHE"] = own
         host_signals()

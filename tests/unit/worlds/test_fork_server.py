@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from sandbox.jail.choice import choose
 from sandbox.jail.profiles import JOINED
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
+from sandbox.rank import fork_server
 from sandbox.worlds import world_process
 from sandbox.worlds.first_process import FirstProcess
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
@@ -163,3 +165,17 @@ def test_memory_limit_of_world_has_room_for_devices(monkeypatch):
         spec = SimpleNamespace(trusted=trusted, ranks=3, kind=kind, kernel=True, jail=jail)
         WorldProcess.start(spec, [], 0, ForkServers())._folder.remove()
     assert limits == [(1 << 30) + 15, None]
+
+
+def test_signals_are_compiled_while_torch_loads(monkeypatch):
+    begun, seen = threading.Event(), []
+    monkeypatch.setattr(fork_server, "die_with_parent", list)
+    monkeypatch.setattr(fork_server.signal, "signal", lambda *_: seen.append(threading.active_count()))
+    monkeypatch.setattr(fork_server, "_load_signals", begun.set)
+    monkeypatch.setattr(fork_server, "import_ahead", lambda _: seen.append(begun.wait(5)))
+    referee, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    referee.close()
+    threads = threading.active_count()
+    with server:
+        fork_server.serve(server, "")
+    assert seen == [True, threads]  # it forks without other threads
