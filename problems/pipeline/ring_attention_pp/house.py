@@ -68,8 +68,8 @@ def solution(
         symm.connect().host_barrier()
     arrived = before.out(output.numel(), output.dtype, "arrived", ring=2) if before else output
     leaving = after.out(output.numel(), output.dtype, "arrived", ring=2) if after else output
-    alone = is_recordable(hidden_states.shape[1], w_qkv.shape[0] // (3 * num_heads), cp_group)
-    write = write_stage if alone else write_stage.function
+    recordable = is_recordable(hidden_states.shape[1], w_qkv.shape[0] // (3 * num_heads), output.dtype, cp_group)
+    write = write_stage if recordable else write_stage.function
     write(hidden_states, weights, mode, (arrived, leaving, output), (before, after), edges)
     return output
 
@@ -78,7 +78,11 @@ def write_layer(given: Tensor, weights: Pair, mode: Mode, result: Tensor) -> Non
     """Writes the output of a stage's layer for some batch entries."""
     heads, *more = mode
     qkv = functional.linear(given, weights[0]).view(*given.shape[:2], 3, heads, -1)
-    context = attend_together(qkv, *more)
+    # One buffer is enough: the product has read it before the next exchange of queries, keys and values ends.
+    sharing = symm.team(more[-1])
+    padded = -(-heads // sharing.world) * sharing.world
+    attended = sharing.empty((*given.shape[:2], padded, qkv.shape[-1]), given.dtype, "attended")
+    context = attend_together(qkv, *more, attended)
     torch.mm(context.flatten(0, 1).flatten(1), weights[1].t(), out=result.view(-1, result.shape[-1]))
 
 

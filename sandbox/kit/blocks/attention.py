@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import cuda_text
+from sandbox.kit.blocks.reshard import kernel_for as reshard_kernels
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -33,9 +34,10 @@ def is_short(rows: int, width: int, world: int) -> bool:
     return world * rows <= SHORT and width <= LARGEST_HEAD
 
 
-def is_recordable(rows: int, width: int, group: dist.ProcessGroup | None) -> bool:
-    """Whether `attend_together` can be recorded: it is one launch on one rank, without a buffer of a ring."""
-    return dist.get_world_size(group) == 1 and is_short(rows, width, 1)
+def is_recordable(rows: int, width: int, dtype: torch.dtype, group: dist.ProcessGroup | None) -> bool:
+    """Whether `attend_together` can be recorded if it is given `out`. Scores in float32 would stay in memory."""
+    world = dist.get_world_size(group)
+    return world == 1 if is_short(rows, width, world) else dtype.itemsize == 2
 
 
 def attend_short(
@@ -91,13 +93,17 @@ def _kernels(query: torch.Tensor, key: torch.Tensor) -> AbstractContextManager[N
 
 
 def attend_together(
-    qkv: torch.Tensor, scale: float | None, causal: bool, group: dist.ProcessGroup | None = None
+    qkv: torch.Tensor,
+    scale: float | None,
+    causal: bool,
+    group: dist.ProcessGroup | None = None,
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention over the rows of all ranks of a group: qkv [B, S, 3, H, d], contiguous, the same shape on all -> [B, S, H, d].
 
     Rank c has the rows c * S to c * S + S - 1. Any number of heads: if it is no multiple of the ranks, the last ranks
-    attend to zeros. Short sequences take one launch, and no heads are exchanged. Collective. On more than one GPU the
-    result may be a buffer of a ring (`Team.out`): a later call writes to it again, but not the next one.
+    attend to zeros. Short sequences take one launch, and no heads are exchanged. Collective. out: symmetric, for the result if
+    heads are exchanged, [B, S, W * ceil(H / W), d]; by default of a ring: a later call writes to it again, but not the next.
     """
     world, heads = dist.get_world_size(group), qkv.shape[3]
     query, key, value = qkv.unbind(2)
@@ -106,6 +112,11 @@ def attend_together(
     if world == 1:
         return attend(query, key, value, scale, causal)
     team = symm.team(group)
-    query, key, value = reshard(qkv, 3, 1, team).unbind(2)  # [B, W * S, ceil(H / W), d] each
-    attended = reshard(attend(query, key, value, scale, causal), 1, 2, team)
+    batch, rows, _, width = query.shape
+    if qkv.is_cuda:
+        reshard_kernels(cuda.unit_of(qkv))  # before the ranks exchange: see `cuda.lazy`
+    # One is enough: before a rank writes to it again, all ranks have read it and exchanged the results.
+    whole = team.empty((batch, world * rows, 3, -(-heads // world), width), qkv.dtype, "heads")
+    query, key, value = reshard(qkv, 3, 1, team, whole).unbind(2)  # [B, W * S, ceil(H / W), d] each
+    attended = reshard(attend(query, key, value, scale, causal), 1, 2, team, out)
     return attended if attended.shape[2] == heads else attended[:, :, :heads].contiguous()
