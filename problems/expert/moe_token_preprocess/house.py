@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const flo
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 if (!word[j]) continue;
-                const u32 expert = (u32)((begin + k * step + j) % experts);
+                const i64 at = begin + k * step + j;
+                const u32 expert = n >> 32 ? at % experts : (u32)at % experts;  // 32 bits are several times as fast
                 atomicAdd(&found[expert], 1u);
             }
         }
