@@ -85,9 +85,10 @@ template <class T> static __device__ Kept drop(const u32* keys, const u32* count
     u32 dropped = 0;
     int i = n - 1;
     for (;; --i) {
-        const double weight = weights[i], fit = weight > 0 ? (limit - running) / weight : counts[i];
+        const double weight = weights[i], left = limit - running;
         if (i + 1 < n && keys[i] != keys[i + 1]) dropped = 0;
-        u32 gone = share > 0 && fit > 0 ? (fit < counts[i] ? (u32)fit : counts[i]) : 0;
+        u32 gone = share > 0 ? counts[i] : 0;
+        if (gone * weight > left) gone = left > 0 ? (u32)(left / weight) : 0;  // one division in all: they are slow
         if (i == 0 && gone == counts[0]) --gone;
         dropped += gone;
         running += gone * weight;
@@ -270,28 +271,27 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, co
         u32 bound = 0;
         for (int round = 0; round < Key<TYPE>::bits / 2; ++round) {
             const int shift = Key<TYPE>::bits - 2 - 2 * round;
-            const u32 first = bound + (1u << shift), second = bound + (2u << shift), third = bound + (3u << shift);
-            float below[3] = {0, 0, 0};
+            float below[3] = {0, 0, 0}, bounds[3];
+            #pragma unroll  // keys above infinity's are of no number: every logit is below
+            for (u32 j = 0; j < 3; ++j) bounds[j] = value_of<TYPE>(min(bound + (j + 1 << shift), key_of<TYPE>(px_infinity())));
             look(from, columns, [&](float value, i64) {
-                const u32 key = key_of<TYPE>(value);
-                const float weight = expf(value - peak);
-                below[0] += key < first ? weight : 0;
-                below[1] += key < second ? weight : 0;
-                below[2] += key < third ? weight : 0;
+                const float weight = px_exp(value - peak);
+                #pragma unroll
+                for (int j = 0; j < 3; ++j)
+                    if (value < bounds[j]) below[j] += weight;
             });
             sum_over_ranks(px, here + 5 + 3 * round, pitch, below, sums, turn);
             bound += (u32)((sums[0] <= limit) + (sums[1] <= limit) + (sums[2] <= limit)) << shift;
         }
         bound = min(bound, key_of<TYPE>(peak));  // the largest logit is always kept
         float last[3] = {0, 0, 0};  // sum of exponentials below the cut, and number of logits at the cut
+        const float least = value_of<TYPE>(bound);
         look(from, columns, [&](float value, i64) {
-            const u32 key = key_of<TYPE>(value);
-            if (key < bound) last[0] += expf(value - peak);
-            last[1] += key == bound;
+            if (value < least) last[0] += px_exp(value - peak);
+            last[1] += value == least;
         });
         sum_over_ranks(px, here + 2, pitch, last, sums, turn);
         if (threadIdx.x == 0) {
-            const float least = value_of<TYPE>(bound);
             const double weight = expf(least - peak), many = sums[1];
             double dropped = floor((limit - sums[0]) / weight);
             dropped = dropped < many ? (dropped > 0 ? dropped : 0) : many;

@@ -39,11 +39,15 @@ template <class T, class See> static __device__ void look(const T* from, i64 col
         for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
+            const i64 at = i + p * stride;
             float value[8];
             px_unpack<T>(part[p], value);
-            #pragma unroll
-            for (int e = 0; e < each; ++e)
-                if (i + p * stride + e < columns) see(value[e], i + p * stride + e);
+            if (at + each <= columns) {  // one 64-bit comparison per word, not per value
+                #pragma unroll
+                for (int e = 0; e < each; ++e) see(value[e], at + e);
+            } else {
+                for (int e = 0; at + e < columns; ++e) see(value[e], at + e);
+            }
         }
     }
 }
