@@ -46,19 +46,22 @@ extern "C" __global__ void __launch_bounds__(512) write_rows(const TYPE* logits,
         float* to = gradient + row * columns;
         const float low = least[row], log_all = log_sum[row], factor = incoming[row];
         const i64 column = target[row] - first, edge = last_of(from, columns, low, (u32)dropped[row]);
-        for (i64 i = (i64)threadIdx.x * each; i < columns; i += 2 * stride) {
-            uint4 part[2];
+        for (i64 i = (i64)threadIdx.x * each; i < columns; i += 4 * stride) {
+            uint4 part[4];
+            #pragma unroll  // all loads are in flight before the first store
+            for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
             #pragma unroll
-            for (int p = 0; p < 2; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
-            #pragma unroll
-            for (int p = 0; p < 2; ++p) {
+            for (int p = 0; p < 4; ++p) {
                 const i64 at = i + p * stride;
-                float value[8];
+                float value[8], peak = -px_infinity();
                 px_unpack<TYPE>(part[p], value);
                 #pragma unroll
+                for (int e = 0; e < each; ++e) peak = fmaxf(peak, value[e]);
+                const int hot = (int)max(min(column - at, (i64)each), -1ll), gone = (int)max(min(edge - at, (i64)each), -1ll);
+                #pragma unroll
                 for (int e = 0; e < each; ++e) {
-                    const bool outside = value[e] < low || (value[e] == low && at + e <= edge);
-                    value[e] = outside ? 0 : factor * ((at + e == column) - expf(value[e] - log_all));
+                    if (peak < low || value[e] < low || (value[e] == low && e <= gone)) value[e] = 0;
+                    else value[e] = factor * ((e == hot) - (each == 4 ? expf(value[e] - log_all) : px_exp(value[e] - log_all)));
                 }
                 #pragma unroll
                 for (int e = 0; e < each; e += 4) px_st_part(to, at + e, columns, px_pack<float>(value + e));
