@@ -71,7 +71,7 @@ BLOCKS, THREADS = 264, 512
 """Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 LARGE = 16 << 20
 """Bytes of features from which they are fetched in CHUNKS, each multiplied while the next one arrives."""
-CHUNKS = 4
+CHUNKS = 2
 
 symm.reserve(2 << 30)
 
