@@ -54,41 +54,36 @@ extern "C" __global__ void __launch_bounds__(512) share_masks(Px px, const TYPE*
         px_at(px, (int)(i / objects), masks)[all * pixels + before + i % objects] = to_float(scores[i % objects]);
     px_turn_barrier(px, blockIdx.x, turn);  // all ranks' masks and bits have arrived
 }
-// Finds the objects that overlap another object and must give way to it, and sets their masks to -10. A block decides about one
-// object at a time, and its warps compare it with different others. bits: as in `share`; last, suppressed: [all]; masks:
-// [all][pixels].
+// Finds the objects that overlap another object and must give way to it, and sets their masks to -10. The blocks of a column of
+// the grid decide about one object: each warp compares it with another, and the last block sets its mask. bits: as in
+// share_masks; last, suppressed: [all]; masks: [all][pixels]; votes, done: [all], 0 before and after.
 extern "C" __global__ void __launch_bounds__(256) suppress(const u32* bits, const i64* last, float* masks, bool* suppressed,
-        i64 all, i64 pixels, float threshold, int reverse) {
-    __shared__ int yields;
+        u32* votes, u32* done, i64 all, i64 pixels, float threshold, int reverse) {
     const int lane = threadIdx.x % 32;
-    const i64 words = (pixels + 127) / 128 * 4;
-    for (i64 i = blockIdx.x; i < all; i += gridDim.x) {
-        __syncthreads();
-        if (threadIdx.x == 0) yields = 0;
-        __syncthreads();
-        const uint4* mine = (const uint4*)(bits + i * words);
-        for (i64 j = threadIdx.x / 32; j < all; j += blockDim.x / 32) {
-            if (i == j || last[j] <= -1 || !(reverse ? last[i] < last[j] : last[i] > last[j])) continue;
-            const uint4* other = (const uint4*)(bits + j * words);
-            int shared = 0, together = 0;
-            for (i64 w = lane; w < words / 4; w += 32) {
-                const uint4 a = mine[w], b = other[w];
-                shared += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
-                together += __popc(a.x | b.x) + __popc(a.y | b.y) + __popc(a.z | b.z) + __popc(a.w | b.w);
-            }
-            #pragma unroll
-            for (int away = 16; away > 0; away /= 2) {
-                shared += __shfl_xor_sync(0xffffffffu, shared, away);
-                together += __shfl_xor_sync(0xffffffffu, together, away);
-            }
-            if (lane == 0 && (float)shared / (float)max(together, 1) >= threshold) yields = 1;
+    const i64 words = (pixels + 127) / 128 * 4, i = blockIdx.x, j = (blockIdx.y * (i64)blockDim.x + threadIdx.x) / 32;
+    if (j < all && i != j && last[j] > -1 && (reverse ? last[i] < last[j] : last[i] > last[j])) {
+        const uint4 *mine = (const uint4*)(bits + i * words), *other = (const uint4*)(bits + j * words);
+        int shared = 0, together = 0;
+        #pragma unroll 4
+        for (i64 w = lane; w < words / 4; w += 32) {
+            const uint4 a = mine[w], b = other[w];
+            shared += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
+            together += __popc(a.x | b.x) + __popc(a.y | b.y) + __popc(a.z | b.z) + __popc(a.w | b.w);
         }
-        __syncthreads();
-        if (threadIdx.x == 0) suppressed[i] = yields;
-        const float blank[4] = {-10, -10, -10, -10};
-        for (i64 at = 4 * (i64)threadIdx.x; yields && at < pixels; at += 4 * (i64)blockDim.x)
-            px_st_part(masks + i * pixels, at, pixels, px_pack<float>(blank));
+        #pragma unroll
+        for (int away = 16; away > 0; away /= 2) {
+            shared += __shfl_xor_sync(0xffffffffu, shared, away);
+            together += __shfl_xor_sync(0xffffffffu, together, away);
+        }
+        if (lane == 0 && (float)shared / (float)max(together, 1) >= threshold) atomicAdd(votes + i, 1u);
     }
+    if (!px_last_block(done + i, gridDim.y)) return;
+    const bool yields = ((const volatile u32*)votes)[i] != 0;
+    __syncthreads();
+    if (threadIdx.x == 0) suppressed[i] = yields, votes[i] = 0;
+    const float blank[4] = {-10, -10, -10, -10};
+    for (i64 at = 4 * (i64)threadIdx.x; yields && at < pixels; at += 4 * (i64)blockDim.x)
+        px_st_part(masks + i * pixels, at, pixels, px_pack<float>(blank));
 }
 """)
 BLOCKS, THREADS = 128, 512
@@ -140,8 +135,10 @@ def solution(
     given = low_res_masks_local.contiguous(), obj_scores_local.contiguous(), room, bits.data_ptr()
     kernels.share_masks[blocks, THREADS](team.px, *given, objects, before, total, pixels)
     if total:
-        decide = kernels.suppress[total, min(THREADS, 256)]
-        listed = bits.data_ptr(), last_occluded.contiguous(), room, suppressed
+        threads = min(THREADS, 256)
+        decide = kernels.suppress[(total, -(-32 * total // threads)), threads]
+        counters = team.empty((2, 1 << (total - 1).bit_length()), torch.int32, "counters")  # zero after every launch
+        listed = bits.data_ptr(), last_occluded.contiguous(), room, suppressed, *counters
         decide(*listed, total, pixels, iou_threshold, reverse)
     return masks, scores, suppressed
 
