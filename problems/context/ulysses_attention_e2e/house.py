@@ -11,13 +11,14 @@ kernel_for = cuda.lazy(r"""
 // Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
 // [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. LANES lanes compute one head of one token, with a running maximum and
 // sum, so that scores stay in registers. A lane has the words of 16 bytes lane, lane + LANES, ... of the head, WORDS of them.
-static __device__ void load(const TYPE* head, int lane, int dim, float* value) {
-    const int each = 16 / sizeof(TYPE);
-    uint4 part[WORDS];
+#define KEYS 4
+static __device__ void load(const TYPE* head, int lane, int dim, uint4* part) {
     #pragma unroll
-    for (int w = 0; w < WORDS; ++w) part[w] = px_ld_part(head, (lane + w * LANES) * each, dim);
+    for (int w = 0; w < WORDS; ++w) part[w] = px_ld_part(head, (lane + w * LANES) * (16 / (int)sizeof(TYPE)), dim);
+}
+static __device__ void unpack(const uint4* part, float* value) {
     #pragma unroll
-    for (int w = 0; w < WORDS; ++w) px_unpack<TYPE>(part[w], value + w * each);
+    for (int w = 0; w < WORDS; ++w) px_unpack<TYPE>(part[w], value + w * (16 / sizeof(TYPE)));
 }
 extern "C" __global__ void __launch_bounds__(256) mix(const TYPE* qkv, TYPE* mixed, i64 tokens, int heads, int dim, int block,
         float scale, int causal) {
@@ -29,26 +30,36 @@ extern "C" __global__ void __launch_bounds__(256) mix(const TYPE* qkv, TYPE* mix
         const int head = (u32)item % heads, first = head / block * block;
         const TYPE* token = qkv + (i64)((u32)item / heads) * 3 * heads * dim;
         float q[held], total[held], top = -1e38f, weights = 0;
-        load(token + head * dim, lane, dim, q);
-        #pragma unroll
-        for (int e = 0; e < held; ++e) {
-            q[e] *= scale;
-            total[e] = 0;
-        }
-        for (int other = first; other < first + block; ++other) {
-            float key[held], value[held], product = 0;
-            load(token + (heads + other) * dim, lane, dim, key);
-            load(token + (2 * heads + other) * dim, lane, dim, value);
+        uint4 own[WORDS], key[KEYS][WORDS], value[KEYS][WORDS];
+        load(token + head * dim, lane, dim, own);
+        for (int begin = first; begin < first + block; begin += KEYS) {
+            #pragma unroll  // all loads are in flight before the first product
+            for (int k = 0; k < KEYS; ++k) {
+                const int other = min(begin + k, first + block - 1);
+                load(token + (heads + other) * dim, lane, dim, key[k]);
+                load(token + (2 * heads + other) * dim, lane, dim, value[k]);
+            }
+            if (begin == first) {
+                unpack(own, q);
+                #pragma unroll
+                for (int e = 0; e < held; ++e) q[e] *= scale, total[e] = 0;
+            }
             #pragma unroll
-            for (int e = 0; e < held; ++e) product += q[e] * key[e];
-            #pragma unroll
-            for (int away = LANES / 2; away > 0; away /= 2) product += __shfl_xor_sync(0xffffffffu, product, away);
-            if (causal && other > head) continue;
-            const float higher = fmaxf(top, product), kept = expf(top - higher), added = expf(product - higher);
-            weights = weights * kept + added;
-            #pragma unroll
-            for (int e = 0; e < held; ++e) total[e] = total[e] * kept + added * value[e];
-            top = higher;
+            for (int k = 0; k < KEYS; ++k) {
+                float one[held], product = 0;
+                unpack(key[k], one);
+                #pragma unroll
+                for (int e = 0; e < held; ++e) product += q[e] * one[e];
+                #pragma unroll
+                for (int away = LANES / 2; away > 0; away /= 2) product += __shfl_xor_sync(0xffffffffu, product, away);
+                if (begin + k >= first + block || (causal && begin + k > head)) continue;
+                const float higher = fmaxf(top, product), kept = expf(top - higher), added = expf(product - higher);
+                weights = weights * kept + added;
+                unpack(value[k], one);
+                #pragma unroll
+                for (int e = 0; e < held; ++e) total[e] = total[e] * kept + added * one[e];
+                top = higher;
+            }
         }
         const float inverse = 1 / weights;
         #pragma unroll
