@@ -48,15 +48,20 @@ extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers
     int layer = 0;
     for (i64 base = first; base < layers * rows; base += step, i += step) {
         for (; i >= rows; i -= rows) ++layer;
-        const bool counts = layer < layers && (!mask || mask[i]);
+        // The logits of masked rows are loaded, too: one wait for the memory instead of two.
+        const TYPE* row = layer < layers ? (const TYPE*)px_number(few, many, layer) + i * experts : 0;
+        uint4 part[WORDS];
+        #pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            part[w] = row ? px_ld_part(row, (w * LANES + lane) * each, experts) : make_uint4(0, 0, 0, 0);
+        const bool counts = row && (!mask || mask[i]);
         if (!__any_sync(0xffffffffu, counts)) continue;
-        const TYPE* row = counts ? (const TYPE*)px_number(few, many, layer) + i * experts : 0;
         float value[held], peak = -px_infinity(), total = 0;
         int key[held];
         #pragma unroll
         for (int w = 0; w < WORDS; ++w) {
             const int at = (w * LANES + lane) * each;
-            px_unpack<TYPE>(counts ? px_ld_part(row, at, experts) : make_uint4(0, 0, 0, 0), value + w * each);
+            px_unpack<TYPE>(part[w], value + w * each);
             #pragma unroll
             for (int e = 0; e < each; ++e) {
                 if (at + e >= experts) value[w * each + e] = -px_infinity();
@@ -149,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers
     px_reach(px, 0, turn);
 }
 """)
-BLOCKS, THREADS = 528, 256
+BLOCKS, THREADS = 660, 256
 LARGEST_ROW = 2048
 """Largest row of logits, in bytes, that a warp keeps in registers; larger rows take library calls."""
 
