@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 from arena.errors import UsageError
-from arena.models.answer import ModelAnswer, has_whole_kernel, join_continuation
+from arena.models.answer import ModelAnswer, has_whole_kernel, join_continuation, kernel_of
 from arena.models.budget import Budget
 from arena.models.conversation import (
     AnyPiece,
@@ -15,6 +15,7 @@ from arena.models.conversation import (
     Message,
     Retry,
     Text,
+    Thought,
     read_template,
 )
 from arena.models.fences import read_answer
@@ -80,13 +81,8 @@ class ModelClient:
                 text = joined
             assert finish is not None
             stuck = self.continued == CONTINUATIONS or (self.continued and not more)
-            if (
-                finish.reason not in {"length", "broken"}
-                or not text.strip()
-                or stuck
-                or called
-                or has_whole_kernel(text)
-            ):
+            over = finish.reason not in {"length", "broken"} or not text.strip() or stuck or called
+            if over or has_whole_kernel(text):
                 if finish.reason == "length" and (not text.strip() or read_answer(text).thinking):
                     used_up = f"its reasoning used up max_tokens ({self.model.max_tokens}): raise it for this model"
                     finish = Finish("length", finish.detail or used_up)
@@ -134,7 +130,7 @@ class ModelClient:
     ) -> ModelAnswer:
         """Returns one whole answer. tell: called with every piece as it arrives."""
         before = self.budget.spent
-        text: list[str] = []
+        text, thought = list[str](), list[str]()
         calls = Calls()
         finish = Finish("broken")
         async with contextlib.aclosing(self.write(conversation)) as pieces:
@@ -144,10 +140,14 @@ class ModelClient:
                 match piece:
                     case Text():
                         text.append(piece.text)
+                    case Thought():
+                        thought.append(piece.text)
                     case Finish():
                         finish = piece
         spent = self.budget.spent - before
         whole = () if finish.reason == "unreadable" else calls.whole
+        if not (whole or "".join(text).strip()) and finish.reason == "stop" and kernel_of("".join(thought)).source:
+            text = thought  # its server takes the whole answer for reasoning
         return ModelAnswer("".join(text), finish, spent, self.continued, whole, calls.kept)
 
 

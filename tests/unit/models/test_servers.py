@@ -49,16 +49,19 @@ def chunks(*values: object) -> Reply:
     return raw(b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values))
 
 
+async def test_kernel_that_a_server_takes_for_reasoning_counts(model_server: ModelServer) -> None:
+    thought = {"delta": {"reasoning_content": f"So:\n```python\n{K}```\n"}, "finish_reason": "stop"}
+    model_server.replies = [chunks({"choices": [thought]})]
+    answer, _ = await ask(model_server)
+    assert (answer.outcome, answer.source) == ("kernel", K)
+
+
 async def test_reasoning_that_used_up_the_limit_is_told(model_server: ModelServer) -> None:
-    model_server.replies = [
-        chunks(
-            {"choices": [{"delta": {"reasoning_content": "well, " * 9}}]},
-            {"choices": [{"delta": {}, "finish_reason": "length"}]},
-        )
-    ]
+    thought = {"choices": [{"delta": {"reasoning_content": "well, " * 9}}]}
+    model_server.replies = [chunks(thought, {"choices": [{"delta": {}, "finish_reason": "length"}]})]
     answer, _ = await ask(model_server, max_tokens=64)
-    assert answer.outcome == "truncated"
-    assert answer.reason == "its reasoning used up max_tokens (64): raise it for this model"
+    told = "its reasoning used up max_tokens (64): raise it for this model"
+    assert (answer.outcome, answer.reason) == ("truncated", told)
 
 
 async def test_reasoning_text_over_limit_is_told(model_server: ModelServer) -> None:
@@ -90,9 +93,8 @@ async def test_other_limit_name_is_tried_once_and_remembered(model_server: Model
     model_server.replies = [refused, streamed("hello"), streamed("again")]
     assert (await ask(model_server, retries=0))[0].text == "hello"
     assert (await ask(model_server, retries=0))[0].text == "again"
-    fields = [
-        [name for name in ("max_tokens", "max_completion_tokens") if name in seen.body] for seen in model_server.seen
-    ]
+    names = ("max_tokens", "max_completion_tokens")
+    fields = [[name for name in names if name in seen.body] for seen in model_server.seen]
     assert fields == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
     model_server.replies = [refused] * 5
     with pytest.raises(PlayerFailed, match="Unsupported parameter"):
@@ -244,7 +246,6 @@ NESTED = {"name": "run", "arguments": json.dumps({"source": K})}
 ADDED = "".join(f"+{line}\n" for line in K.splitlines())
 FORMS = {
     "hermes": f"I try it.\n<tool_call>\n{json.dumps(CALL)}\n</tool_call>",
-    "hermes_nested": f"<tool_call>{json.dumps(NESTED)}</tool_call>",
     "hermes_raw_line_ends": '<tool_call>\n{"name": "run", "arguments": {"source": "'
     + K.replace("\\", "\\\\").replace('"', '\\"')
     + '"}}\n</tool_call>',
@@ -280,7 +281,6 @@ FORMS = {
     "python_brackets": f"[PYTHON]\n{K}[/PYTHON]",
     "prose": f"Sure, here is the kernel:\n\n{K}\nIt works because all ranks make the same call.\n\nIs that right?",
     "prose_touching": f"Here it is:\n{K}Done. It works.",
-    "prose_one_word": f"Here:\n\n{K}\nEnjoy\n",
     "prose_indented": f"The kernel is:\n\n{textwrap.indent(K, '    ')}\nGood luck with it.",
     "diff": f"```diff\n{ADDED}```",
     "diff_with_head": f"```diff\n--- /dev/null\n+++ b/kernel.py\n@@ -0,0 +1,20 @@\n{ADDED}```",
