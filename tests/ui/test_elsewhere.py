@@ -191,6 +191,7 @@ async def test_terminals_own_colours_show_cursor_and_dialogs(open_app, until, sc
         assert app.screen.query_one(CommandList).get_component_rich_style("option-list--option-highlighted").underline
         await pilot.press("escape", "f4")
         await until(pilot, lambda: bool(app.screen.query("#world")) and "kernel.py" in screen_text(app))  # behind it
+        assert app.screen.query("Input").first().rich_style.underline
         texts = {value for key, value in app.current_theme.variables.items() if key.startswith(("muted", "code-"))}
         assert not texts & {"ansi_black", "ansi_white", "ansi_bright_white"}  # each is some terminal's background
 

@@ -31,8 +31,7 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, scre
         assert isinstance(app.focused, OptionList)
         await pilot.press("ctrl+t")
         await pilot.pause()
-        pane = app.screen.query_one("#category-pane")
-        assert pane.region.width == 160
+        assert app.screen.query_one("#category-pane").region.width == 160
         assert "Problems" not in screen_text(app)
         await jump(app, pilot, until, "p")  # the next pane fills the screen, too
         assert app.picker.table.has_focus
