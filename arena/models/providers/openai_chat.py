@@ -57,7 +57,7 @@ class OpenAIChat:
                 if thought := delta.text("reasoning_content") or delta.text("reasoning"):
                     pieces.append(Thought(thought))
                 pieces += _content(delta.get("content"))
-                for call in delta.objects("tool_calls"):
+                for call in delta.objects("tool_calls") or provider.objects_of([delta.get("function_call") or None]):
                     pieces.append(_part(calls.of(call), call))
                 if declined := delta.text("refusal"):
                     refused.append(declined)
@@ -124,7 +124,7 @@ class _CallNumbers:
 
 
 def _part(number: int, call: provider.Said) -> CallPart:
-    function = call.object("function")
+    function = call.object("function") or call  # the old `function_call` is the function itself
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # some servers send an object, not JSON text
         arguments = json.dumps(arguments)
