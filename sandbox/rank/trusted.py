@@ -130,8 +130,8 @@ class TrustedRank(Rank):
 
     def draw(self, order: messages.Draw, fds: list[int]) -> None:
         """Fills slots with new iterations. Contenders get withheld inputs right before their GO."""
-        self.arenas.begin(len(order.seeds))
-        touched = self.arenas.touched(order.sides, self.arenas.used) if order.timed else []
+        used = self.arenas.begin(len(order.seeds))
+        touched = self.arenas.touched(order.sides, used) if order.timed else []
         self.comparison.new_iterations()
         self.drawn_again, self.kept = {}, {}
         setting = self.setting_of(self.constant and order.timed)

@@ -29,6 +29,8 @@ class SideArenas:
     """By slot: byte ranges of the inputs that are filled in right before the GO."""
     taken: torch.Tensor | None = None
     """Copies of outputs from the time when they were due, laid out like `outputs`."""
+    written: int = 0
+    """Slots, from the first on, that batches of present or earlier iterations may have filled since `outputs` were poisoned."""
     takes: bool = False
     """Whether outputs were taken since the last draw, so that the copies are compared."""
     farthest: float = -1.0
@@ -54,8 +56,8 @@ class TrustedArenas:
         self.in_bytes = self.out_bytes = self.room = 0
         self.filled = 64
         """Bytes after the header of a slot that the largest output of the baseline fills."""
-        self.used = 0
-        """Slots, from the first on, that iterations have used since the arenas were made."""
+        self.drawn = 0
+        """Slots, from the first on, that hold the present iterations."""
         self._own_fd = -1
         self.late: set[int] = set()
         """Sides whose outputs changed after they had been read at the end of a batch."""
@@ -72,7 +74,7 @@ class TrustedArenas:
         for side in list(self.sides) if order.own else [order.side]:
             self._drop(side)
         if order.own:
-            self.used = 0
+            self.drawn = 0
             self._make_own(in_total)
         if order.shared:
             in_fd, inputs = os.dup(self._own_fd), self.own
@@ -118,15 +120,22 @@ class TrustedArenas:
             self.own = torch.empty(size, dtype=torch.uint8, device=self.device.torch_device)
 
     def poison(self, number: int) -> None:
-        """Poisons the outputs of a side in all used slots. What was written to others fails the draw that first uses them."""
-        self.sides[number].outputs[: self.used * self.out_bytes].fill_(slots.POISON)
+        """Poisons the outputs of a side where batches may have written. Other writes fail a later draw, or the last check."""
+        side = self.sides[number]
+        side.outputs[: side.written * self.out_bytes].fill_(slots.POISON)
+        side.written = self.drawn
 
-    def begin(self, count: int) -> None:
-        """Prepares for new iterations in the first `count` slots: forgets old withheld inputs and taken outputs."""
-        self.used = max(self.used, count)
+    def begin(self, count: int) -> int:
+        """Prepares for new iterations in the first `count` slots: forgets old withheld inputs and taken outputs.
+
+        Returns the number of slots that these or the last iterations use.
+        """
+        before, self.drawn = self.drawn, count
         for side in self.sides.values():
             side.withheld.clear()
             side.takes = False
+            side.written = max(side.written, count)
+        return max(before, count)
 
     def fill(
         self, slot: int, table: list[TensorPlace], tensors: Leaves, sides: Iterable[int], withheld: Collection[str]

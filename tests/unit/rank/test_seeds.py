@@ -71,17 +71,21 @@ def test_cleared_arenas_leave_nothing_behind() -> None:
         assert descriptors() == before
 
 
-def test_only_used_slots_are_poisoned_again() -> None:
+def test_only_present_slots_are_poisoned_again() -> None:
     arenas = TrustedArenas(Device())
     for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=0, shared=False)):
         os.close(fd)
-    arenas.begin(1)
-    arenas.sides[0].outputs[:: LAYOUT.out_bytes] = 0  # also in a slot that no iteration has used
-    assert arenas.touched([0], arenas.used) == [0]
+    ends = arenas.sides[0].outputs[:: LAYOUT.out_bytes]
+    assert arenas.begin(LAYOUT.slots) == LAYOUT.slots
+    ends.fill_(0)
+    assert arenas.begin(1) == LAYOUT.slots
+    arenas.poison(0)  # nothing did since all of these outputs were due
+    assert arenas.touched([0]) == []
+    ends.fill_(0)  # also in a slot without an iteration
+    assert arenas.touched([0], 1) == [0]
     arenas.poison(0)
-    assert (arenas.touched([0], arenas.used), arenas.touched([0])) == ([], [0])
-    arenas.begin(LAYOUT.slots)
-    assert arenas.touched([0], arenas.used) == [0]
+    assert (arenas.touched([0], arenas.begin(1)), arenas.touched([0])) == ([], [0])
+    assert arenas.touched([0], arenas.begin(LAYOUT.slots)) == [0]
     arenas.clear()
 
 
