@@ -47,6 +47,13 @@ def call(name: str, *arguments: Any) -> None:
         raise DriverError(f"{name}: {(text.value or b'unknown error').decode()}")
 
 
+def launch(kernel: ctypes.c_void_p, blocks: tuple[int, int], threads: int, *words: int) -> None:
+    """Launches a kernel of the current context on its default stream. words: the arguments, of 8 bytes each."""
+    values = [ctypes.c_ulonglong(word) for word in words]
+    table = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+    call("cuLaunchKernel", kernel, *blocks, 1, threads, 1, 1, 0, None, table, None)
+
+
 def _current_device() -> int:
     return torch.cuda.current_device()
 

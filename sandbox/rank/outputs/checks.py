@@ -16,6 +16,7 @@ import torch
 from sandbox.memory.slots import raw_bytes, same_bits
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.verdict import Verdict
+from sandbox.rank.outputs.measures import measures, rows_of_reals
 
 RMS_FACTOR = 1.2
 """Limit of the RMS error, relative to the usual error. In bfloat16 the error comes from rounding: an honest kernel
@@ -110,22 +111,15 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
     Shapes equal; any floating or complex dtypes. rms: ‖y − y*‖ / ‖y*‖ (0/0 is 0). max: max |y − y*| / (|y*| + rms(y*)).
     """
-    return _errors(got, oracle, masked=False) or _errors(got, oracle, masked=True) or OwnError()
-
-
-def _errors(got: torch.Tensor, oracle: torch.Tensor, masked: bool) -> OwnError | None:
-    """Returns what `errors` does; in a third of its passes if not masked, but then None if an element is not finite."""
-    count, squares = 0, got.new_zeros(2, dtype=torch.float64)
-    for y, o, known in _known_parts(got, oracle, masked):
-        squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
-        count += known
-    scale, off = (math.sqrt(each / max(1, count)) for each in squares.tolist())
-    if not masked and not math.isfinite(scale + off):
-        return None
+    y, o = rows_of_reals(got.flatten()[None]), wide(oracle).flatten()[None]
+    scale, off, largest = measures(y, o)[0].tolist()
+    if not math.isfinite(scale + off):
+        y = y.to(o.dtype)
+        known = torch.isfinite(y) & torch.isfinite(o)
+        scale, off, largest = measures(y[known][None], o[known][None])[0].tolist()
     if scale == 0.0:
         return OwnError(*[math.inf if off else 0.0] * 2)
-    largest = [(y - o).abs_().div_(o.abs().add_(scale)).max() for y, o, _ in _known_parts(got, oracle, masked)]
-    return OwnError(off / scale, float(torch.stack(largest).max()))
+    return OwnError(off / scale, largest)
 
 
 def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
@@ -134,18 +128,6 @@ def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]
     for begin in range(0, flat[0].numel(), AT_ONCE):
         place = slice(begin, begin + AT_ONCE)
         yield place, [wide(tensor[place]) for tensor in flat]
-
-
-def _known_parts(
-    got: torch.Tensor, oracle: torch.Tensor, masked: bool
-) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
-    """Yields parts as `_parts`: y, y*, and the number of elements that count. masked: both are 0 where one is not finite."""
-    for _, (y, o) in _parts(got, oracle):
-        if masked:
-            finite = torch.isfinite(y) & torch.isfinite(o)
-            yield torch.where(finite, y, 0.0), torch.where(finite, o, 0.0), int(finite.sum())
-        else:
-            yield y, o, y.numel()
 
 
 def limits(

@@ -5,6 +5,7 @@ An output within its limits against the oracle is nearly always near: `Limits.be
 are opposed. Then a kernel could have such outputs compared, and return coarse ones afterwards that are as far.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from sandbox.memory import slots
 from sandbox.memory.host import up
 from sandbox.rank.outputs.checks import Limits
+from sandbox.rank.outputs.measures import measures, rows_of_reals
 
 FAR = float("inf")
 CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10
@@ -31,30 +33,29 @@ def distance(got: torch.Tensor, baseline: torch.Tensor, held: Limits, shape: Seq
     if not (got.dtype.is_floating_point or got.dtype.is_complex):
         differs = (got != baseline).any(dim=1)
         return torch.where(differs, FAR, 0.0).to(torch.float64)
-    y, b = _numbers(got), _numbers(baseline)
     if held.exact:
-        return torch.where(_same(y, b).all(dim=1), 0.0, FAR).to(torch.float64)
-    found = _in_limits(y - b, b, held, shape)
+        return torch.where(_same(_numbers(got), _numbers(baseline)).all(dim=1), 0.0, FAR).to(torch.float64)
+    found = _in_limits(rows_of_reals(got), rows_of_reals(baseline), held, shape)
     strange = ~found.isfinite()
     if bool(strange.any()):
         # Equal infinities, NaNs and zeros are no difference. A row whose squares overflow stays far.
-        y, b = y[strange], b[strange]
-        same = _same(y, b)
-        again = _in_limits((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held, shape)
+        y, b = _numbers(got)[strange], _numbers(baseline)[strange]
+        same, known = _same(y, b), b.isfinite()
+        b = b.masked_fill(~known, 0)
+        again = _in_limits(y.masked_fill_(~known, math.nan).where(~same, b), b, held, shape)
         found[strange] = again.masked_fill_(same.all(dim=1), 0)
-    return found.to(torch.float64).nan_to_num_(FAR, FAR)
+    return found.nan_to_num_(FAR, FAR)
 
 
-def _in_limits(off: torch.Tensor, b: torch.Tensor, held: Limits, shape: Sequence[int]) -> torch.Tensor:
-    """[rows] in units of the limit; NaN or infinite if a value is, or if all of the baseline's are zero."""
-    norm = torch.linalg.vector_norm(b, dim=1)
-    scale = norm / b.shape[1] ** 0.5
-    rms = torch.linalg.vector_norm(off, dim=1) / (norm * held.rms)
+def _in_limits(y: torch.Tensor, b: torch.Tensor, held: Limits, shape: Sequence[int]) -> torch.Tensor:
+    """float64 [rows] in units of the limit; NaN or infinite if a value is, or if all of the baseline's are zero."""
+    norm, off, largest = measures(y, b).unbind(dim=1)
+    rms = off / (norm * held.rms)
     if held.along >= 0:
-        squares = off.view(len(off), *shape, -1).transpose(1, 1 + held.along).flatten(2).square().mean(dim=2)
-        rms = torch.maximum(rms, squares.amax(dim=1).sqrt() / (scale * held.slice_rms))
-    largest = off.abs_().div_(b.abs().add_(scale[:, None])).amax(dim=1) / held.max
-    return torch.where(norm.isfinite(), torch.maximum(rms, largest), FAR)
+        parts = (_numbers(y) - _numbers(b)).view(len(y), *shape, -1).transpose(1, 1 + held.along)
+        scale = norm / b.shape[1] ** 0.5
+        rms = torch.maximum(rms, parts.flatten(2).square().mean(dim=2).amax(dim=1).sqrt() / (scale * held.slice_rms))
+    return torch.where(norm.isfinite(), torch.maximum(rms, largest / held.max), FAR)
 
 
 def _same(y: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -63,7 +64,7 @@ def _same(y: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     """Values for arithmetic: at least float32; real and imaginary parts stay apart."""
-    real = torch.view_as_real(tensor).flatten(1) if tensor.is_complex() else tensor
+    real = rows_of_reals(tensor)
     return real if real.dtype in (torch.float32, torch.float64) else real.to(torch.float32)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from sandbox.memory.gpu import call
+from sandbox.memory.gpu import call, launch
 
 WATCH_NS = 4_000_000
 """Two time slices of a context (2 ms each by default), so that another context with work gets one of them."""
@@ -114,14 +114,14 @@ class InputCopier:
         if size:
             with self._current():
                 words = -(-size // 16)
-                self._launch(self._copy, min(-(-words // _THREADS), _BLOCKS), _THREADS, to, source, words)
+                launch(self._copy, (min(-(-words // _THREADS), _BLOCKS), 1), _THREADS, to, source, words)
                 call("cuCtxSynchronize")
 
     def watch(self, nanoseconds: int = WATCH_NS) -> float:
         """The longest time that this context was displaced, in microseconds. Takes `nanoseconds`."""
         longest = ctypes.c_ulonglong()
         with self._current():
-            self._launch(self._watch, 1, 1, self._found.value, nanoseconds)
+            launch(self._watch, (1, 1), 1, self._found.value, nanoseconds)
             call("cuMemcpyDtoH_v2", ctypes.byref(longest), self._found, ctypes.c_size_t(8))
         return longest.value / 1e3
 
@@ -151,9 +151,3 @@ class InputCopier:
             yield
         finally:
             call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    @staticmethod
-    def _launch(kernel: ctypes.c_void_p, blocks: int, threads: int, *words: int) -> None:
-        values = [ctypes.c_ulonglong(word) for word in words]
-        table = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, None, table, None)
