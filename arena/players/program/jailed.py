@@ -24,7 +24,7 @@ from arena.players.program.bridge import HOME_FILES
 from arena.players.program.gateway import Gateway
 from arena.players.program.mcp_server import MESSAGE_BYTES, require_sdk, serve_connection
 from arena.players.program.program import BUILT_IN, AgentProgram, installation
-from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch, first_and_last
+from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch, how_it_ended
 from arena.players.tools import ToolSet
 from arena.settings import AgentSettings, Settings
 from sandbox.jail.choice import Jail, choose
@@ -235,8 +235,7 @@ def _finding(name: str, table: AgentSettings) -> MachineFinding:
     version = re.search(r"\d+(\.\w+)+", done.stdout + done.stderr)
     if done.returncode == 0 and version is not None:
         return ok(f"agent:{name}", f"{version[0]} starts in its jail")
-    why = first_and_last(done.stderr or done.stdout)
-    found = f"does not start in its jail: exit status {done.returncode}" + (f": {why}" if why else "")
+    found = f"does not start in its jail: {how_it_ended(done.returncode, done.stderr or done.stdout)}"
     return limited(f"agent:{name}", found, "name what it must read in `readable` of its table [agents.NAME]")
 
 

@@ -18,7 +18,7 @@ from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, Pla
 from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
 from arena.players.program.program import AgentProgram
-from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
+from arena.players.program.watch import LIMIT, ProgramEnd, Watch, how_it_ended
 from arena.players.trace import Called, Counted, Returned, TraceRecorder
 from arena.players.workbench import Workbench
 from arena.records.run_record import view
@@ -207,10 +207,7 @@ def _why(ended: ProgramEnd, budget: Budget | None) -> str:
         return ended.stopped
     if budget is not None and budget.reached:
         return BUDGET
-    if not ended.code:
-        return "done"
-    said = first_and_last(ended.errors or ended.last_words)
-    return f"failed: exit status {ended.code}" + (f": {said}" if said else "")
+    return f"failed: {how_it_ended(ended.code, ended.errors or ended.last_words)}" if ended.code else "done"
 
 
 async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:

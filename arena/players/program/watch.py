@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -118,12 +119,15 @@ class Watch:
                 return reason
 
 
-def first_and_last(output: str) -> str:
-    """Returns the first line of a program's output that tells an error, and the last two lines, in one line."""
+def how_it_ended(code: int, output: str) -> str:
+    """Returns a program's exit status or signal, the first line of its output that tells an error, and the last two."""
     lines = [one_line(line)[:200] for line in output.splitlines() if line.strip()]
     first = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
     last = [line for line in lines[-2:] if line != first]
-    return " … ".join(filter(None, [first, *last]))
+    number = -code if code < 0 else code - 128  # a shell and the jail exit with 128 + the number of a signal
+    ended = f"ended by {signal.Signals(number).name} (signal {number})" if number in set(signal.Signals) else ""
+    said = " … ".join(filter(None, [first, *last]))
+    return (ended or f"exit status {code}") + (f": {said}" if said else "")
 
 
 def _as_text(output: bytearray) -> str:

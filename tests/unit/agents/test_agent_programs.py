@@ -87,11 +87,8 @@ async def test_keys_judge_files_and_foreign_kernels_are_unreachable(
     assert {*map(str, files), str(paths.data), "port", "own"} <= places
     report = said(played, paths)
     assert report["found"] == []
-    assert set(report["home"]) <= {
-        ".gemini",
-        tmp_path.parts[2],
-        *(path for path in report["home"] if "pkb-agent-" in path),
-    }
+    own = [path for path in report["home"] if "pkb-agent-" in path]
+    assert set(report["home"]) <= {".gemini", tmp_path.parts[2], *own}
     assert report["task"]
     for (name, _), (error, text) in zip(calls, report["refused"], strict=True):
         assert error, (name, text)
@@ -208,6 +205,8 @@ async def test_ended_programs_words_are_kept(tmp_path: Path, monkeypatch: pytest
         ended = await Watch(PATIENCE_S, heard.append, str).to_its_end(process, usage)
     assert ended == ProgramEnd(3, "abcdghij", "out")
     assert "".join(heard) == "out\n\n[stderr]\nabcdghij\n"
+    names = ["exit status 3", "ended by SIGSEGV (signal 11)", "ended by SIGKILL (signal 9)", "exit status 255"]
+    assert [watch.how_it_ended(code, "") for code in (3, 139, -9, 255)] == names
 
 
 @pytest.mark.usefixtures("jailed_agents")
@@ -270,13 +269,14 @@ def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("jailed_agents")
 def test_doctor_starts_known_programs_in_their_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name, text in (("claude", "echo 1.2.3"), ("gemini", "echo Error: no; exit 3")):
+    for name, text in (("claude", "echo 1.2.3"), ("gemini", "echo Error: no; exit 3"), ("codex", "kill -SEGV $$")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = {finding.name: finding for finding in program_findings(Settings())}
     assert (found["agent:claude-code"].state, found["agent:claude-code"].found) == ("ok", "1.2.3 starts in its jail")
     assert found["agent:gemini-cli"].found == "does not start in its jail: exit status 3: Error: no"
+    assert found["agent:codex"].found == "does not start in its jail: ended by SIGSEGV (signal 11)"
     monkeypatch.setattr("arena.players.program.jailed.VERSION_S", 1.0)
     (tmp_path / "claude").write_text("#!/bin/sh\nsleep 60\n")
     found = {finding.name: finding for finding in program_findings(Settings())}
