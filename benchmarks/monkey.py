@@ -22,13 +22,13 @@ from benchmarks.app.terminal import Terminal
 from sandbox.protocol.verdict import ExitCode
 
 _LEAVE = ["escape", "pause"] * 10 + ["f10", "pause"] + ["escape", "pause"] * 4 + ["f10", "rest", "escape", "rest"]
-_KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "enter", "await kernel.py"]
-_TEXT = [*_KERNEL, "rest", "enter", "pause"]  # restores a draft
+_SHOWN = ["rest", "enter", "rest", "enter", "await kernel.py", "rest", "enter", "pause"]  # the last enter: a draft
+_KERNEL = ["type /", "pause", "ctrl+u", "type 8", *_SHOWN]
 OPENINGS: dict[str, tuple[list[str], str]] = {
     "picker": ([], "Parallelism"),
-    "kernel": ([*_KERNEL[:3], "type 1", *_KERNEL[4:]], "kernel.py"),
-    "duel": ([*_TEXT, "f8", "await enter starts", "enter", "await submit"], "submit"),
-    "model": ([*_TEXT, "f7", "await enter starts", "enter", "await stop"], "stop"),
+    "kernel": ([*_KERNEL[:3], "type 1", *_SHOWN], "kernel.py"),
+    "duel": ([*_KERNEL, "f8", "await enter starts", "enter", "await submit"], "submit"),
+    "model": ([*_KERNEL, "f7", "await enter starts", "enter", "await stop"], "stop"),
     "sweep": (["type c"], "monkey"),
     "settings": (["f9"], "Colours of the app"),
     "history": ([*_KERNEL, "f6"], "History"),
