@@ -114,7 +114,7 @@ class FilterInput(Input):
 
     def __init__(self, placeholder: str, *, id: str, of: str) -> None:
         """of: the selector of the list, or of fields; the first one that is displayed gets the focus."""
-        super().__init__(placeholder=placeholder, id=id, compact=True, select_on_focus=False)
+        super().__init__(placeholder=placeholder, id=id, compact=True, select_on_focus=False, max_length=100)
         self._of = of
         self.display = False
 

@@ -119,7 +119,8 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until, go_t
         await until(pilot, lambda: ids(app) == [1, 2, 13])
         app.picker.table.move_cursor(row=2)
         await pilot.press("slash", *"all")
-        assert app.focused.id == "filter"
+        app.focused.insert_text_at_cursor("l" * 100)  # each key of a long text would take longer
+        assert (app.focused.id, app.focused.value) == ("filter", "all")
         await go_to(pilot, app.picker.table, "enter")
         assert app.picker.table.current.id == 1
         assert not app.picker.table.show_horizontal_scrollbar

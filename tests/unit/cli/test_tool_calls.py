@@ -119,13 +119,12 @@ async def test_servers_with_own_dialects_are_understood(
         {"index": 0, "id": f"id-{n}", "function": {"name": "compile", "arguments": compiling(word)[1]}}
         for n, word in enumerate(("1.1", "1.2"))
     ]
-    odd = b'data: {"choices": [{"delta": {"tool_calls": [7, {"function": null}, {"index": "x"}]}}]}\n\n'
     pieces = [{"arguments": piece} for piece in compiling("1.3")[1].partition("source")]
     whole = {"content": None, "function_call": {"name": "compile", "arguments": compiling("1.4")[1]}}
     model_server.replies = [
         raw(delta(*same_index) + end),
         raw(delta({"function": {"name": "kit_docs", "arguments": {"page": "cpp"}}}) + end),
-        raw(odd + end),
+        raw(b'data: {"choices": [{"delta": {"tool_calls": [7, {"function": null}, {"index": "x"}]}}]}\n\n' + end),
         raw(b"".join(delta(function_call=part) for part in ({"name": "compile"}, *pieces)) + end),
         status("200 OK", json.dumps({"choices": [{"message": whole, "finish_reason": "function_call"}]})),
         streamed(fenced("1.5")),
