@@ -27,8 +27,8 @@ from screens.dialogs import Dialog, on_the_app
 
 LEAST = 1.8
 """Minimum score a letter. Textual's matcher also finds letters that are far apart."""
-SENTENCE = 1.0
-"""Score of a word that begins a word of the sentence."""
+SENTENCE = 2.1
+"""Score of a word that begins a word of the sentence: more than letters that are far apart, less than first letters of words."""
 
 
 def fit(query: str, name: str, sentence: str = "") -> float:
