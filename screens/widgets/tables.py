@@ -107,7 +107,7 @@ def has_word(problem: Problem, word: str) -> bool:
 
 
 class FilterInput(Input):
-    """A filter field above a list, hidden until it is opened. Down and enter move to the list."""
+    """A filter field above a list, hidden until it is opened. Down and enter move to the list, if it shows anything."""
 
     BINDING_GROUP_TITLE = "Filter"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down,enter", "to_list", "to the list", show=False)]
@@ -143,5 +143,6 @@ class FilterInput(Input):
         return was_open
 
     def action_to_list(self) -> None:
-        found, chain = [*self.screen.query(self._of)], self.screen.focus_chain
-        next((each for each in found if each in chain), found[0]).focus()
+        found = [*self.screen.query(self._of)]
+        shown = (each for each in found if all(node.display for node in each.ancestors_with_self))
+        next(shown, self if self.display else found[0]).focus()
