@@ -8,6 +8,8 @@ from arena.models import stand_in
 from arena.models.stand_in import in_pieces
 
 NAME = stand_in.NAME
+PIECE = 12
+"""Characters that are sent at once."""
 
 GATHERS = """\
 import torch
@@ -74,9 +76,9 @@ def pieces(prompt: str) -> Iterator[str]:
     """The next answer as it is sent."""
     text = f"```python\n{Script.answers.pop(0)}```\n"
     if Script.hold is None or Script.answers:
-        yield from in_pieces(text, pause_s=Script.pause_s)
+        yield from in_pieces(text, PIECE, Script.pause_s)
         return
-    yield from in_pieces(text.removesuffix("```\n").rstrip(), pause_s=Script.pause_s)
+    yield from in_pieces(text.removesuffix("```\n").rstrip(), PIECE, Script.pause_s)
     Script.hold.wait()
 
 
