@@ -237,6 +237,8 @@ class Referee:
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 evaluation.correctness.contender.processes.keep_compiled(digest)
             result = self.measured_on(run, digest, evaluation, result)
+            if own and result.verdict is Verdict.PASS and not prepared.varies and not self.pipe.stopped():
+                self.contenders.keep()
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02 * (result.verdict is not Verdict.PASS))
             if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
                 self.emit(events.WorldOffsets(setting=run.setting, masses=learned))

@@ -118,6 +118,15 @@ class Contenders:
         self.spares.remove(world)
         return world
 
+    def keep(self) -> None:
+        """Makes the contender a spare again, as warm as references. Only for one that has run the baseline to the end."""
+        world = self.contender
+        if world is not None and len(self.spares) < SPARES and world.wires.failure is None:
+            self.spares.append(world)
+            self.contender = None
+            world.processes.resume()
+            world.wires.watch_compiling(None)
+
     def end(self) -> list[World]:
         """Kills the contender and its rival after their run; returns those that were killed."""
         used = [(self.contender, Role.CONTENDER), (self.rival, Role.RIVAL)]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_kernels import Fault
+from made_kernels import Fault, MadeKernel
 from made_machine import PROBLEM, MadeGpu, MadeMachine, Pool
 
 from sandbox.machine import kernel_cache
@@ -199,6 +199,23 @@ def test_two_contenders_are_two_worlds_and_both_end() -> None:
     assert (pool.contenders.rival, pool.contenders.contender) == (None, None)
     assert roles(machine, "gone") == ["contender", "rival"]
     pool.end_run()
+
+
+def test_contender_of_baseline_becomes_spare_if_possible() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    world = pool.contenders.take(setting)
+    world.processes.pause()
+    pool.contenders.keep()
+    assert pool.contenders.spares == [world]
+    assert not world.processes.paused
+    assert pool.contenders.contender is None
+    pool.contenders.keep()
+    assert pool.contenders.take(setting) is world
+    machine.ranks(world).kernel = MadeKernel(excess="too much")
+    world.check_memory()
+    pool.contenders.keep()
+    assert pool.contenders.spares == []
 
 
 def test_without_a_jail_kernels_share_the_users_cache(tmp_path: Path) -> None:

@@ -150,6 +150,19 @@ def test_run_with_little_memory_says_so_and_continues(told: Callable[[], list[An
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
 
+def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    run = events.Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
+    referee.judge(run)
+    assert result(told()).outcome == "even"
+    kept = machine.started["spare"][0]
+    assert kept.state is State.ARMED
+    assert kept in referee.contenders.spares
+    assert judged_by(referee, machine, told).verdict is Verdict.PASS
+    assert kept.state is State.DEAD
+
+
 def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
     stopped: list[bool] = []
 
