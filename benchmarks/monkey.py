@@ -1,6 +1,7 @@
 """`python -m benchmarks monkey`: random keys, clicks, bytes and sizes in a real terminal, until the app ends."""
 
 import ast
+import contextlib
 import os
 import random
 import re
@@ -10,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from arena.cli.output import print_line, say
 from arena.paths import ROOT, module_command, module_environment, paths_in
-from arena.settings import Settings, save_settings
+from arena.settings import ModelSettings, Settings, save_settings
 from benchmarks.app.inspected import INSPECTED_TO, UNASKED
 from benchmarks.app.terminal import Terminal
+from benchmarks.app.token_server import token_server
 from sandbox.protocol.verdict import ExitCode
 
 _LEAVE = ["escape", "pause"] * 10 + ["f10", "pause"] + ["escape", "pause"] * 4 + ["f10", "rest", "escape", "rest"]
@@ -322,26 +325,21 @@ def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> li
     return steps
 
 
-def prepare(folder: Path, screen: str) -> subprocess.Popen[str] | None:
-    """Writes settings, a sweep for its screen, and starts a model that writes without end for the others."""
-    paths, served = paths_in(folder), None
-    save_settings(Settings(device="cpu", world=2, seconds=2.5 if screen in OFTEN_ON else 0.1), paths)
-    if screen == "sweep":
-        players, sizes = ["--players", "baseline,house"], ["--problems", "1,2", "--preset", "tiny", "--one-size"]
-        command = ["sweep", *players, *sizes, "--rounds", "0", "--name", "monkey"]
-        variables = {**os.environ, **module_environment(), "PKB_ARENA_HOME": str(folder)}
-        subprocess.run(
-            module_command("screens.main", *command), env=variables, cwd=ROOT, check=False, capture_output=True
+@contextlib.contextmanager
+def prepared_home(folder: Path, screen: str) -> Iterator[None]:
+    """Writes settings, and a sweep for its screen. For the others a model writes without end while the block runs."""
+    seconds = 2.5 if screen in OFTEN_ON else 0.1
+    with token_server(50) if screen in ("duel", "model") else contextlib.nullcontext() as address:
+        endless = (
+            {"endless": ModelSettings(provider="openai_chat", model="endless", base_url=address)} if address else {}
         )
-    if screen in ("duel", "model"):
-        served = subprocess.Popen(
-            module_command("benchmarks.app.token_server", "50"), stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert served.stdout is not None
-        address = served.stdout.readline().strip()
-        with paths.settings_file.open("a", encoding="utf-8") as file:
-            file.write(f'\n[models.endless]\nprovider = "openai_chat"\nmodel = "endless"\nbase_url = "{address}"\n')
-    return served
+        save_settings(Settings(device="cpu", world=2, seconds=seconds, models=endless), paths_in(folder))
+        if screen == "sweep":
+            players, sizes = ["--players", "baseline,house"], ["--problems", "1,2", "--preset", "tiny", "--one-size"]
+            command = module_command("screens.main", "sweep", *players, *sizes, "--rounds", "0", "--name", "monkey")
+            variables = {**os.environ, **module_environment(), "PKB_ARENA_HOME": str(folder)}
+            subprocess.run(command, env=variables, cwd=ROOT, check=False, capture_output=True)
+        yield
 
 
 @click.command("monkey")
@@ -362,10 +360,9 @@ def _play_on(screen: str, seconds: float, seed: str, shorten_s: float) -> bool:
     """Plays on one screen until a failure or the end of the time. Returns whether the app failed."""
     with tempfile.TemporaryDirectory(prefix="pkb-monkey-") as folder:
         prepared = Path(folder) / "prepared"
-        served = prepare(prepared, screen)
-        began, done, number = time.monotonic(), 0, 0
         openings: list[bool] = []
-        try:
+        with prepared_home(prepared, screen):
+            began, done, number = time.monotonic(), 0, 0
             while (left := seconds - (time.monotonic() - began)) > 0:
                 say(f"{screen}: seed {seed}/{number}")
                 steps, fault, opened = explore(screen, prepared, f"{screen}/{seed}/{number}", min(SESSION_S, left))
@@ -380,8 +377,4 @@ def _play_on(screen: str, seconds: float, seed: str, shorten_s: float) -> bool:
             if fault and shorten_s:
                 short = shorten(screen, prepared, steps, shorten_s)
                 print_line(f"  {len(steps)} steps, shortened to {len(short)}, the last: {' | '.join(short[-LISTED:])}")
-        finally:
-            if served is not None:
-                served.terminate()
-                served.wait()
     return bool(fault)

@@ -1,14 +1,12 @@
 """Delays of the event loop while a model writes into a duel's pane as fast as models write."""
 
 import asyncio
-import contextlib
-import subprocess
 import time
-from collections.abc import Iterator
 
-from arena.paths import ROOT, Paths, module_command, module_environment
+from arena.paths import Paths
 from arena.settings import ModelSettings, Settings, save_settings
 from benchmarks.app.terminal import COLUMNS, LINES, lag_while, until
+from benchmarks.app.token_server import token_server
 from sandbox.protocol.events import AnyEvent, WorldChanged
 from screens.app import ArenaApp
 from screens.app_protocol import DuelPlan
@@ -22,32 +20,13 @@ WARM_UP_S = 1.0
 PROBLEM = "1"
 
 
-@contextlib.contextmanager
-def token_server() -> Iterator[str]:
-    """Runs a server in a process of its own; yields its address."""
-    process = subprocess.Popen(
-        module_command("benchmarks.app.token_server", str(TOKENS_PER_SECOND)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=module_environment(),
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def lag_while_written(paths: Paths, seconds: int) -> list[float]:
     """Seconds by which the loop woke up late, sampled for `seconds`.
 
     Raises:
         TimeoutError: the duel did not get as far as writing, or the tokens did not arrive in time.
     """
-    with token_server() as url:
+    with token_server(TOKENS_PER_SECOND) as url:
         model = ModelSettings(provider="openai_chat", model="fast", base_url=url)
         save_settings(Settings(device="cpu", world=2, models={"fast": model}), paths)
         return asyncio.run(_sampled(paths, seconds))

@@ -5,14 +5,17 @@
 Prints its address, then serves until it is ended.
 """
 
+import contextlib
 import itertools
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from threading import Event
 
 from arena.models.stand_in import serve
+from arena.paths import ROOT, module_command, module_environment
 
 TICK_S = 0.001
 _LINE = "\n    total += peers[{number}].float() * scale  # 值 of rank {number}"
@@ -28,6 +31,25 @@ def tokens(per_second: float) -> Iterator[str]:
                 time.sleep(TICK_S)
             yield token
             sent += 1
+
+
+@contextlib.contextmanager
+def token_server(per_second: int) -> Iterator[str]:
+    """Runs the server in a process of its own; yields its address."""
+    process = subprocess.Popen(
+        module_command("benchmarks.app.token_server", str(per_second)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=module_environment(),
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.attacks.attack_suite import (
     table,
     with_backend,
 )
-from benchmarks.attacks.fuzz_campaign import fuzz
+from benchmarks.attacks.fuzzing import fuzz
 from benchmarks.rows import request_of
 from problems.catalogue import load_catalogue
 from sandbox.machine.devices import kind_of

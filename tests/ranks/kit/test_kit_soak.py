@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sandbox.kit.blocks as blocks_of_kit
-from benchmarks.kit_soak import blocks, device_blocks, layers
+from benchmarks.kit_soak import blocks, device_blocks
 from benchmarks.kit_soak.soak import Call, pattern, soak, unequal
 from benchmarks.tables import kit_soak
 from benchmarks.tables.kit_soak import SoakRow, conclude
@@ -71,7 +71,7 @@ COMPILED_FIRST = {"resharded", "exchanged_rows", "summed", "multiplied", "attend
 def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[str], list[str]]:
     emulation.forget_blocks()
     emulated = {}
-    for module in (layers, blocks, device_blocks):
+    for module in (blocks, device_blocks):
         emulated |= vars(emulation.as_on_gpus(Path(module.__file__).read_text(), module.__name__))
     # The emulation is slow.
     emulated["cut"].__globals__["ROWS"] = (1, 7)
