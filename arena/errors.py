@@ -1,6 +1,8 @@
 """The arena's errors except those of kernels."""
 
 import errno
+import importlib
+from types import ModuleType
 
 from sandbox.protocol.verdict import ExitCode
 
@@ -73,6 +75,18 @@ def refusal(error: BaseException) -> MachineError | None:
         reason = f"this machine gives no more: {str(error) or 'no memory'}"
         return MachineError(reason, low_limits() or "end programs, and try again")
     return None
+
+
+def require_extra(extra: str, module: str, what: str) -> ModuleType:
+    """Imports a module of one of this package's extras. what: begins the message, as "--ray needs Ray".
+
+    Raises:
+        MachineError: it is not installed; the advice has the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MachineError(f"{what}, which is not installed", f"pip install 'pkb-arena[{extra}]'") from None
 
 
 class KernelUnreadable(MachineError):

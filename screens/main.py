@@ -76,14 +76,9 @@ def _record(*plan: Any) -> float:
 
 
 def _serve(plan: ServePlan) -> int:
-    from arena.errors import MachineError
+    from arena.errors import require_extra
 
-    try:
-        import textual_serve  # noqa: F401
-    except ImportError:
-        raise MachineError(
-            "serve needs textual-serve, which is not installed", "pip install 'pkb-arena[web]'"
-        ) from None
+    require_extra("web", "textual_serve", "serve needs textual-serve")
     from screens.web.server import serve
 
     return serve(plan)

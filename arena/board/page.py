@@ -21,7 +21,7 @@ from arena.board.tables import (
     share_words,
 )
 from arena.duel.events import short_name
-from arena.errors import MachineError
+from arena.errors import MachineError, require_extra
 from arena.words.markup import Markup, document, element, joined, keyed, table, text
 
 if TYPE_CHECKING:
@@ -100,10 +100,7 @@ def whole_picture(board: Board) -> str:
 
 
 def _figure(rows: int, columns: int, height: float, **more: Any) -> tuple["Figure", Sequence["Axes"]]:
-    try:
-        import matplotlib
-    except ImportError:
-        raise MachineError("plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'") from None
+    matplotlib = require_extra("board", "matplotlib", "plots need matplotlib")
     matplotlib.use("svg")
     from matplotlib import pyplot
 

@@ -11,7 +11,6 @@ manifest.json                   SHA-256 of all of these
 
 import errno
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ from typing import Any, BinaryIO, get_args
 import msgspec
 
 from arena.api import reward
-from arena.errors import MachineError, UsageError, why
+from arena.errors import UsageError, require_extra, why
 from arena.export.inspect_log import write_journal
 from arena.machine.facts import installed_version, this_machine
 from arena.models.budget import Spent
@@ -244,8 +243,8 @@ def export_bundle(
         UsageError: the folder is not empty, there is no such sweep, or nothing was ever run.
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
-    if form == "parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
+    if form == "parquet":
+        require_extra("parquet", "pyarrow", "Parquet needs pyarrow")
     chosen = chosen_journals(paths.sweeps, names)
     runs = [] if chosen else _single_runs(paths)
     if not chosen and not runs:

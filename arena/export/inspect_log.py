@@ -1,6 +1,5 @@
 """Results of a log of Inspect (`pkb_arena`), as the journal of a sweep: an epoch is an attempt."""
 
-import importlib
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from arena.errors import MachineError, UsageError
+from arena.errors import UsageError, require_extra
 from arena.models.budget import Spent
 from arena.records.run_record import RunRecord, record_in, view
 from arena.sweep.records import NO_KERNEL, AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, version_of
@@ -27,12 +26,7 @@ def write_journal(log: Path, journal: Path, catalogue: Catalogue) -> None:
         MachineError: Inspect is not installed.
         OSError: the file cannot be written.
     """
-    try:
-        reader = importlib.import_module("inspect_ai.log")
-    except ImportError:
-        raise MachineError(
-            "a log of Inspect needs inspect-ai, which is not installed", "pip install 'pkb-arena[inspect]'"
-        ) from None
+    reader = require_extra("inspect", "inspect_ai.log", "a log of Inspect needs inspect-ai")
     try:
         samples = reader.read_eval_log(str(log)).samples or []
     except Exception as error:  # whatever its reader raises

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from arena.machine.calibration import Stored, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
+from arena.words.headline import factor
 from arena.words.table import Column, TextTable
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.result import Transfers, gigabytes_per_second
@@ -82,7 +83,7 @@ def prompt_lines(found: StoredTransfers) -> list[str]:
         "|---" * (len(us) + 1) + "|",
     ]
     for at, size in enumerate(transfers.sizes):
-        lines.append(f"| {size_words(size)} | {' | '.join(_figure(times[at]) for times in us.values())} |")
+        lines.append(f"| {size_words(size)} | {' | '.join(factor(times[at]) for times in us.values())} |")
     return [*lines, "", f"Fastest: {fastest_words(transfers)}."]
 
 
@@ -131,11 +132,7 @@ def pairs_table(found: Transfers, width: int) -> list[str]:
 
 
 def _marked(cells: Sequence[float], best: Callable[[Sequence[float]], float]) -> list[str]:
-    return [f"{_figure(cell)}{'*' if cell == best(cells) else ' '}" for cell in cells]
-
-
-def _figure(value: float) -> str:
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return [f"{factor(cell)}{'*' if cell == best(cells) else ' '}" for cell in cells]
 
 
 def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[list[str]], width: int) -> list[str]:

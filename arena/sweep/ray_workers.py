@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from arena.errors import ArenaError, MachineError
+from arena.errors import ArenaError, MachineError, require_extra
 from arena.machine.facts import Machine, this_machine
 from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.json_lines import Journal
@@ -173,11 +173,8 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
     Raises:
         MachineError: Ray is not installed, there is no such cluster, or no host can judge.
     """
-    try:
-        ray = importlib.import_module("ray")
-        strategies = importlib.import_module("ray.util.scheduling_strategies")
-    except ImportError:
-        raise MachineError("--ray needs Ray, which is not installed", "pip install 'pkb-arena[ray]'") from None
+    ray = require_extra("ray", "ray", "--ray needs Ray")
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _without_keys():  # a cluster that is started here inherits this environment
         try:

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import importlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from arena.errors import MachineError
+from arena.errors import require_extra
 from arena.machine.facts import installed_version
 from arena.players.tools import ToolSet
 
@@ -28,12 +27,7 @@ def require_sdk() -> None:
     Raises:
         MachineError: it is not installed; the advice has the command that installs it.
     """
-    try:
-        importlib.import_module("mcp.server.stdio")
-    except ImportError:
-        raise MachineError(
-            "the tool server needs the MCP SDK, which is not installed", "pip install 'pkb-arena[mcp]'"
-        ) from None
+    require_extra("mcp", "mcp.server.stdio", "the tool server needs the MCP SDK")
 
 
 def make_server(tools: ToolSet, open_calls: asyncio.Semaphore | None = None) -> "Server[Any]":
