@@ -25,7 +25,6 @@ _NO_GPU = (
 _C_SOURCE = (
     f"This is C++ or CUDA. A kernel is Python: pass this text as a string to sandbox.kit (cpp, cuda), or {_FOLDER}."
 )
-
 _WRITES = "A kernel may write in its private /tmp only: see tempfile."
 
 _OWN = {"kernel", "kernels", "utils", "src", "lib", "ops", "baseline", "house", "reference", "common", "helpers"}
@@ -57,6 +56,7 @@ _SAID: tuple[tuple[str, str], ...] = (
      f"{_OWN_GROUP}: remove init_process_group and destroy_process_group."),
     (r"torch[/.]multiprocessing/spawn|ProcessExitedException|An attempt has been made to start a new process",
      "The ranks run already, one process each: remove mp.spawn, and use dist.get_rank()."),
+    (r"BrokenProcessPool", "Start a pool's processes by fork: those of spawn cannot import the kernel."),
     (r"^SystemExit|UnparsedFlagAccessError|sys\.argv", _NO_ARGUMENTS),
     (r"EOF when reading a line|BdbQuit", "A kernel has no terminal: remove input() and breakpoint()."),
     (r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
