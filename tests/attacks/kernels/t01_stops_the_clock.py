@@ -1,11 +1,11 @@
 # expect: PASS
 # at_least_us: 3500
+# change: total = tensor.clone() -> nap(0.004); total = tensor.clone()
 """Patches every clock of its interpreter: the referee's is elsewhere, and sees the sleep."""
 
 import time
 
 import torch
-import torch.distributed as dist
 
 nap = time.sleep
 for name in ("perf_counter", "monotonic", "time", "process_time"):
@@ -13,10 +13,3 @@ for name in ("perf_counter", "monotonic", "time", "process_time"):
     setattr(time, name + "_ns", lambda: 0)
 for name in ("Event", "synchronize"):
     setattr(torch.cuda, name, lambda *_, **__: None)
-
-
-def solution(tensor):
-    nap(0.004)
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

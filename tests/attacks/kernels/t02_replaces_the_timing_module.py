@@ -1,12 +1,11 @@
 # expect: PASS
 # at_least_us: 3500
+# change: total = tensor.clone() -> nap(0.004); total = tensor.clone()
 """Puts modules of its own where a harness would import its timing from."""
 
 import sys
 import time
 import types
-
-import torch.distributed as dist
 
 nap = time.sleep
 fake = types.ModuleType("fake")
@@ -21,10 +20,3 @@ for name in (
     "sandbox.rank.outputs.checks",
 ):
     sys.modules[name] = fake
-
-
-def solution(tensor):
-    nap(0.004)
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total

@@ -1,11 +1,10 @@
 # expect: PASS
 # at_least_us: 2000
+# change: total = tensor.clone() -> time.sleep(0.003); total = tensor.clone()
 """Says that it reuses memory, so that it gets no-op batches, and delays its copies there: what they take is taken off, it hopes."""
 
 import gc
 import time
-
-import torch.distributed as dist
 
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 put = rank.output_copies.put
@@ -19,10 +18,3 @@ def slow(slot, result):
 
 
 rank.output_copies.put = slow
-
-
-def solution(tensor):
-    time.sleep(0.003)
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
