@@ -1,7 +1,7 @@
 """The figures of GPU ranks from the driver's counters and all spans, and a diagnosis of each. Pure: no clock, no process."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import msgspec
@@ -216,9 +216,6 @@ TOO_MUCH, WORTH, LEAST_BYTES = 1.3, 0.25, 1 << 20
 """A call moves too many bytes if they exceed TOO_MUCH times those that it must move, exceed LEAST_BYTES, and use at
 least the share WORTH of the bandwidth."""
 
-Rule = Callable[[GpuFigures], tuple[str, str] | None]
-"""Returns a diagnosis and its advice, or None if the rule does not apply."""
-
 
 def gpu_ranks(profile: WorldProfile, least: Least) -> list[GpuFigures]:
     """Returns the figures of every rank, with diagnosis and advice."""
@@ -228,137 +225,81 @@ def gpu_ranks(profile: WorldProfile, least: Least) -> list[GpuFigures]:
 
 def diagnosis(found: GpuFigures) -> tuple[str, str]:
     """Returns one sentence on what takes this rank's time, and the usual remedy or ""."""
-    for rule, needs_spans in _RULES:
-        said = None if needs_spans and found.unseen else rule(found)
-        if said is not None:
-            return said
     if found.unseen:
-        return "what takes its time was not seen", ""
-    return (
-        (
-            f"nothing stands out: {found.kernels:g} kernels, collectives {percent(found.wait_us, found.call_us)}, "
-            f"the GPU idle {percent(found.idle_us, found.call_us)}"
-        ),
-        "",
-    )
-
-
-# --- rules: the first that applies is the diagnosis ----------------------------------------------------------------
-
-
-def _waits(found: GpuFigures) -> tuple[str, str] | None:
-    if found.late_rank is None or found.late_us < LATE * found.call_us:
-        return None
-    return (
-        f"waits for rank {found.late_rank}: its collectives spin {share(found.late_us, found.call_us)} until that rank arrives",
-        f"even out the work: rank {found.late_rank} comes late, its own lane shows with what",
-    )
-
-
-def _at_link(found: GpuFigures) -> tuple[str, str] | None:
-    rate, share = _link(found)
-    if share < (AT_MEASURED if found.least.link else AT_SPEED):
-        return None
-    source = "measured" if found.least.link else "by the links' speed"
-    ratio = _too_much_sent(found)
-    return (
-        f"at the link: {rate / 1e9:,.0f} GB/s over NVLink, {100 * share:.0f} % of its peak ({source})"
-        + (f"; moves {ratio:.1f}x the bytes over it that it must" if ratio else ""),
-        "send each byte once"
-        if ratio
-        else "only fewer bytes help: a smaller type on the way, or work that hides the exchange",
-    )
-
-
-def _sends_too_much(found: GpuFigures) -> tuple[str, str] | None:
-    ratio, (_, share) = _too_much_sent(found), _link(found)
-    if ratio is None or share < WORTH:
-        return None
-    return (
-        f"moves {ratio:.1f}x the bytes over NVLink that it must",
-        "send each byte once, to those ranks alone that need it",
-    )
-
-
-def _memory(found: GpuFigures) -> tuple[str, str] | None:
-    dram, moved = found.counted.dram, found.dram_bytes
-    if dram is None or moved is None:
-        return None
-    ratio = moved / found.least.local if found.least.local else 0.0
-    too_much = ratio > TOO_MUCH and moved > LEAST_BYTES and dram >= WORTH
-    advice = "fuse passes over the same tensor: read it once, write each result once"
-    if dram >= AT_HBM:
+        return _moves(found) or ("what takes its time was not seen", "")
+    if found.late_rank is not None and found.late_us >= LATE * found.call_us:
+        late = share(found.late_us, found.call_us)
         return (
-            f"at HBM: {100 * dram:.0f} % of its bandwidth"
-            + (f"; moves {ratio:.1f}x the bytes that it must" if too_much else ""),
-            advice if too_much else "only fewer bytes help: a smaller type, or results that never leave the chip",
+            f"waits for rank {found.late_rank}: its collectives spin {late} until that rank arrives",
+            f"even out the work: rank {found.late_rank} comes late, its own lane shows with what",
         )
-    if too_much:
-        return (f"moves {ratio:.1f}x the bytes through HBM that it must ({100 * dram:.0f} % of its bandwidth)", advice)
+    nothing = (
+        f"nothing stands out: {found.kernels:g} kernels, collectives {percent(found.wait_us, found.call_us)}, "
+        f"the GPU idle {percent(found.idle_us, found.call_us)}"
+    )
+    return _moves(found) or _spends(found) or (nothing, "")
+
+
+def _moves(found: GpuFigures) -> tuple[str, str] | None:
+    """Returns what the counters say about the bytes of a call, over NVLink and through HBM; None if nothing stands out."""
+    rate, of_peak = _link(found)
+    sent = _too_much_sent(found)
+    if of_peak >= (AT_MEASURED if found.least.link else AT_SPEED):
+        source = "measured" if found.least.link else "by the links' speed"
+        said = f"at the link: {rate / 1e9:,.0f} GB/s over NVLink, {100 * of_peak:.0f} % of its peak ({source})"
+        if sent is not None:
+            return f"{said}; moves {sent:.1f}x the bytes over it that it must", "send each byte once"
+        return said, "only fewer bytes help: a smaller type on the way, or work that hides the exchange"
+    dram, moved = found.counted.dram, found.dram_bytes
+    if dram is not None and moved is not None:
+        ratio = moved / found.least.local if found.least.local else 0.0
+        too_much = ratio > TOO_MUCH and moved > LEAST_BYTES and dram >= WORTH
+        fuse = "fuse passes over the same tensor: read it once, write each result once"
+        said = f"at HBM: {100 * dram:.0f} % of its bandwidth"
+        if dram >= AT_HBM and too_much:
+            return f"{said}; moves {ratio:.1f}x the bytes that it must", fuse
+        if dram >= AT_HBM:
+            return said, "only fewer bytes help: a smaller type, or results that never leave the chip"
+        if too_much:
+            return f"moves {ratio:.1f}x the bytes through HBM that it must ({100 * dram:.0f} % of its bandwidth)", fuse
+    if sent is not None and of_peak >= WORTH:
+        said = f"moves {sent:.1f}x the bytes over NVLink that it must"
+        return said, "send each byte once, to those ranks alone that need it"
     return None
 
 
-def _host(found: GpuFigures) -> tuple[str, str] | None:
-    if found.syncs < 1 or found.after_sync_us < AFTER_SYNCS * found.call_us:
-        return None
-    noun = "synchronisation" if found.syncs == 1 else "synchronisations"
-    return (
-        f"host-bound: {found.syncs:g} {noun} a call, behind which the GPU idles {share(found.after_sync_us, found.call_us)}",
-        "keep values on the GPU: no .item(), .cpu() or synchronize() between kernels",
-    )
-
-
-def _launches(found: GpuFigures) -> tuple[str, str] | None:
-    if found.kernels < MANY or found.kernel_us > SMALL_US or found.idle_us < IDLE * found.call_us:
-        return None
-    return (
-        (
-            f"launch-bound: {found.kernels:g} kernels a call, each of {found.kernel_us:.1f} µs; "
-            f"gaps between them {share(found.idle_us, found.call_us)}"
-        ),
-        "fuse the kernels, or capture the call once and replay it as a CUDA graph",
-    )
-
-
-def _exchanges(found: GpuFigures) -> tuple[str, str] | None:
-    if found.wait_us < EXCHANGE * found.call_us:
-        return None
-    noun = "collective" if found.waits == 1 else "collectives"
-    return (
-        f"exchanges: {share(found.wait_us, found.call_us)} in {found.waits:g} {noun}",
-        "fewer bytes or fewer steps, or compute meanwhile on another stream",
-    )
-
-
-def _idles(found: GpuFigures) -> tuple[str, str] | None:
-    if found.idle_us < EXCHANGE * found.call_us:
-        return None
-    return (
-        f"the GPU idles: {share(found.idle_us, found.call_us)} pass before and between {found.kernels:g} kernels",
-        "the host is slow to launch: less Python in a call, nothing allocated or compiled in it",
-    )
-
-
-def _computes(found: GpuFigures) -> tuple[str, str] | None:
-    if found.call_us <= 0 or found.largest_us < BUSY * found.call_us:
-        return None
-    tensor = found.counted.tensor
-    at_work = f"; tensor cores busy {100 * tensor:.0f} % of the time" if tensor is not None else ""
-    return (f"computes: {found.largest} takes {share(found.largest_us, found.call_us)}{at_work}", "")
-
-
-_RULES: tuple[tuple[Rule, bool], ...] = (
-    (_waits, True),
-    (_at_link, False),
-    (_memory, False),
-    (_sends_too_much, False),
-    (_host, True),
-    (_launches, True),
-    (_exchanges, True),
-    (_idles, True),
-    (_computes, True),
-)
-"""The rules in order of priority, and whether each needs spans."""
+def _spends(found: GpuFigures) -> tuple[str, str] | None:
+    """Returns what the spans say about the time of a call; None if nothing stands out."""
+    call = found.call_us
+    if found.syncs >= 1 and found.after_sync_us >= AFTER_SYNCS * call:
+        noun = "synchronisation" if found.syncs == 1 else "synchronisations"
+        idles = share(found.after_sync_us, call)
+        return (
+            f"host-bound: {found.syncs:g} {noun} a call, behind which the GPU idles {idles}",
+            "keep values on the GPU: no .item(), .cpu() or synchronize() between kernels",
+        )
+    if found.kernels >= MANY and found.kernel_us <= SMALL_US and found.idle_us >= IDLE * call:
+        each = f"launch-bound: {found.kernels:g} kernels a call, each of {found.kernel_us:.1f} µs"
+        return (
+            f"{each}; gaps between them {share(found.idle_us, call)}",
+            "fuse the kernels, or capture the call once and replay it as a CUDA graph",
+        )
+    if found.wait_us >= EXCHANGE * call:
+        noun = "collective" if found.waits == 1 else "collectives"
+        return (
+            f"exchanges: {share(found.wait_us, call)} in {found.waits:g} {noun}",
+            "fewer bytes or fewer steps, or compute meanwhile on another stream",
+        )
+    if found.idle_us >= EXCHANGE * call:
+        return (
+            f"the GPU idles: {share(found.idle_us, call)} pass before and between {found.kernels:g} kernels",
+            "the host is slow to launch: less Python in a call, nothing allocated or compiled in it",
+        )
+    if call > 0 and found.largest_us >= BUSY * call:
+        tensor = found.counted.tensor
+        at_work = f"; tensor cores busy {100 * tensor:.0f} % of the time" if tensor is not None else ""
+        return f"computes: {found.largest} takes {share(found.largest_us, call)}{at_work}", ""
+    return None
 
 
 def _link(found: GpuFigures) -> tuple[float, float]:
