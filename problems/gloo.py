@@ -38,19 +38,9 @@ def install() -> None:
         for known in (name, newer):
             if hasattr(dist, known):
                 _replace(known, _flat_pair(original))
-    for name, make in (
-        ("all_to_all_single", _wired_first_two),
-        ("all_gather", _all_gather),
-        ("all_to_all", _all_to_all),
-        ("broadcast", _wired_first),
-        ("reduce", _reduce),
-        ("scatter", _scatter),
-        ("gather", _gather),
-        ("send", _wired_first),
-        ("recv", _wired_first),
-        ("isend", _wired_first),
-        ("irecv", _wired_first),
-    ):
+    plain = ("all_to_all_single", "broadcast", "scatter", "gather", "send", "recv", "isend", "irecv")
+    others = {"all_gather": _all_gather, "all_to_all": _all_to_all, "reduce": _reduce}
+    for name, make in (dict.fromkeys(plain, _wired) | others).items():
         _replace(name, make(getattr(dist, name)))
 
 
@@ -70,22 +60,18 @@ def _flat_pair(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _wired_first(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return original(_wire(tensor), *args, **kwargs)
+def _wired(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a collective to send the tensors among its arguments, alone or in lists, as gloo can."""
+
+    def on_wire(value: Any) -> Any:
+        if isinstance(value, list):
+            return [on_wire(each) for each in value]
+        return _wire(value) if isinstance(value, torch.Tensor) else value
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*map(on_wire, args), **{name: on_wire(value) for name, value in kwargs.items()})
 
     return call
-
-
-def _wired_first_two(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(output: torch.Tensor, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return original(_wire(output), _wire(input), *args, **kwargs)
-
-    return call
-
-
-def _same_shape(tensors: list[torch.Tensor]) -> bool:
-    return all(tensor.shape == tensors[0].shape for tensor in tensors)
 
 
 def _exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any) -> None:
@@ -118,18 +104,16 @@ class _Done:
 
 
 def _all_gather(original: Callable[..., Any]) -> Callable[..., Any]:
+    wired = _wired(original)
+
     def call(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
-        if _unequal_anywhere(tensor_list):
-            _exchange(tensor_list, [tensor] * len(tensor_list), group)
-            return _Done() if async_op else None
-        return original([_wire(entry) for entry in tensor_list], _wire(tensor), group=group, async_op=async_op)
+        # The receive list has the same shapes on every rank, so all ranks take the same branch.
+        if all(each.shape == tensor_list[0].shape for each in tensor_list):
+            return wired(tensor_list, tensor, group=group, async_op=async_op)
+        _exchange(tensor_list, [tensor] * len(tensor_list), group)
+        return _Done() if async_op else None
 
     return call
-
-
-def _unequal_anywhere(tensors: list[torch.Tensor]) -> bool:
-    # The receive list of an all-gather has the same shapes on every rank, so all ranks take the same branch.
-    return not _same_shape(tensors)
 
 
 def _all_to_all(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,21 +131,5 @@ def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
         if root != dist.get_rank():
             tensor = tensor.clone()
         return original(tensor, dst, *args, **kwargs)
-
-    return call
-
-
-def _scatter(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
-        parts = None if scatter_list is None else [_wire(part) for part in scatter_list]
-        return original(_wire(tensor), parts, *args, **kwargs)
-
-    return call
-
-
-def _gather(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
-        parts = None if gather_list is None else [_wire(part) for part in gather_list]
-        return original(_wire(tensor), parts, *args, **kwargs)
 
     return call

@@ -288,29 +288,13 @@ class OtherOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*(turned(*args) if turned else args), **(kwargs or {}))
 
 
-def _mm(a: torch.Tensor, b: torch.Tensor) -> tuple[Any, ...]:
-    return a.flip(-1), b.flip(-2)
-
-
-def _addmm(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> tuple[Any, ...]:
-    return c, a.flip(-1), b.flip(-2)
-
-
-def _sum(x: torch.Tensor, dims: Any = None, *rest: Any) -> tuple[Any, ...]:
-    return x.flip(list(dims) if dims else list(range(x.dim()))), dims, *rest
-
-
-def _sum_all(x: torch.Tensor) -> tuple[Any, ...]:
-    return (x.flip(list(range(x.dim()))),)
-
-
 _TURNED: dict[Any, Callable[..., tuple[Any, ...]]] = {
-    aten.mm.default: _mm,
-    aten.bmm.default: _mm,
-    aten.addmm.default: _addmm,
-    aten.baddbmm.default: _addmm,
-    aten.sum.default: _sum_all,
-    aten.mean.default: _sum_all,
-    aten.sum.dim_IntList: _sum,
-    aten.mean.dim: _sum,
+    **dict.fromkeys((aten.mm.default, aten.bmm.default), lambda a, b: (a.flip(-1), b.flip(-2))),
+    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default), lambda c, a, b: (c, a.flip(-1), b.flip(-2))),
+    **dict.fromkeys((aten.sum.default, aten.mean.default), lambda x: (x.flip(list(range(x.dim()))),)),
+    **dict.fromkeys(
+        (aten.sum.dim_IntList, aten.mean.dim),
+        lambda x, dims=None, *rest: (x.flip(list(dims) if dims else list(range(x.dim()))), dims, *rest),
+    ),
 }
+"""By operation: its arguments, with the terms of products and sums in the opposite order."""
