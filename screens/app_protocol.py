@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from textual import events
 from textual.await_complete import AwaitComplete
 from textual.dom import DOMNode
 from textual.geometry import Size
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+BURST_S = 0.02
+"""Maximum seconds between two keys of a burst, faster than fingers."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,13 @@ class AppProtocol(Protocol):
 def arena_app(node: DOMNode) -> AppProtocol:
     """Returns the app of a screen or widget."""
     return cast("AppProtocol", node.app)
+
+
+def text_of(key: events.Key) -> str:
+    """What the key types; empty if it types nothing."""
+    if key.key in ("enter", "ctrl+j"):
+        return "\n"
+    return "\t" if key.key == "tab" else (key.character or "") if key.is_printable else ""
 
 
 def ask(node: DOMNode, dialog: Screen[T | None], then: Callable[[T], object]) -> None:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from arena.settings import Settings
 from arena.words.untrusted_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
 from screens.actions import key_of
+from screens.app_protocol import BURST_S, text_of
 
 LEAVE_S = 10.0
 """Maximum seconds from a signal to the end of the process. The referee ends by itself when its pipe closes."""
@@ -48,8 +50,8 @@ REPAINT_S = 0.3
 """Maximum seconds until a closed dialog is gone from the display."""
 HELD_S = 0.15
 """Maximum seconds between two characters of a key that is held."""
-BURST_S, BURST_KEYS = 0.02, 12
-"""So many keys, each within so many seconds of the one before it, are a paste of a terminal without bracketed paste."""
+BURST_KEYS = 12
+"""So many keys, each within BURST_S of the one before it, are a paste of a terminal without bracketed paste."""
 BURST_GAP_S = 0.15
 """Maximum seconds between two keys of a long paste, of which a terminal's 4 KB arrive together."""
 PREPARING_S = 3.0
@@ -68,13 +70,6 @@ class CharactersOnly(LineFilter):
             each if each.control else Segment(masked(each.text, lambda found: MASK * cell_len(found)), each.style)
             for each in segments
         ]
-
-
-def _text_of(key: events.Key) -> str:
-    """What the key types; empty if it types nothing."""
-    if key.key in ("enter", "ctrl+j"):
-        return "\n"
-    return "\t" if key.key == "tab" else (key.character or "") if key.is_printable else ""
 
 
 def has_shell() -> bool:
@@ -133,10 +128,6 @@ class TerminalApp(App[None]):
         """The last key, and when it came."""
         self._held = ""
         """The key that closed a dialog, while it is held."""
-        self._bursts: dict[events.Key, int] = {}
-        """Of waiting keys that are text: the number of text keys that came so fast, up to this one."""
-        self._collects = False
-        """Whether keys are held back because they may belong to a burst."""
         self._newest: tuple[float, int] = (0.0, 0)
         """When the newest key came, and its number in a burst."""
 
@@ -254,9 +245,8 @@ class TerminalApp(App[None]):
             return
         self._keys.append(event)
         came, number = self._newest
-        fast = number + 1 if event.time - came < (BURST_S if number < BURST_KEYS else BURST_GAP_S) else 1
-        self._newest = event.time, fast if _text_of(event) else 0
-        self._bursts[event] = self._newest[1]
+        fast = event.time - came < (BURST_S if number < BURST_KEYS else BURST_GAP_S)
+        self._newest = event.time, number + 1 if fast else 1
         if self._in_turn is None:
             await self._handle_keys()
         elif len(self._keys) == 1:
@@ -277,24 +267,20 @@ class TerminalApp(App[None]):
         self._in_preparation.discard(mark)
         self.call_later(self._handle_keys)
 
-    async def _handle_keys(self, collected: int = 0) -> None:
-        """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it.
-
-        collected: so many keys of a burst had come when more of them got time to arrive.
-        """
-        while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
+    async def _handle_keys(self) -> None:
+        """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it."""
+        while self._keys and self._in_turn is None and not self._in_preparation:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
             if not screen.is_mounted and time.monotonic() < key.time + PREPARING_S:
                 with self.keys_wait():  # it has no widgets yet
                     return
-            if await self._takes_burst(target, collected):
+            if await self._pastes(target):
                 return
-            collected = 0
             types = target.check_consume_key(key.key, key.character)
             if self._typed_into is not None and not types:
                 self._await_text(self._typed_into, key)
                 return
-            self._bursts.pop(self._keys.pop(0))
+            self._keys.pop(0)
             late = self._is_late(key)
             self._last_key, self._last_at = key.key, key.time
             if not late:
@@ -308,39 +294,18 @@ class TerminalApp(App[None]):
                 self._typed_into = target
             self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
 
-    async def _takes_burst(self, target: Widget, collected: int) -> bool:
-        """Pastes the keys of a burst into an editor, as they are. Returns whether they are pasted or may be, soon.
-
-        Otherwise an editor would indent each line further than the one before, and handle each key by itself.
-        """
-        first = self._bursts[self._keys[0]]
-        if first < 2:
+    async def _pastes(self, target: Widget) -> bool:
+        """Pastes the keys of a burst into an editor, which would handle each by itself. Returns whether it did."""
+        keys = [*takewhile(text_of, self._keys)]
+        if self._newest[1] < BURST_KEYS or not keys or not getattr(target, "types", False):
             return False
-        from textual.widgets import TextArea  # too slow to import before the first paint
-
-        few = first < BURST_KEYS and _text_of(self._keys[0]) != "\n"
-        if few or not isinstance(target, TextArea) or not getattr(target, "types", not target.read_only):
-            return False
-        if not collected or collected < self._newest[1] < BURST_KEYS:
-            self._collects = True
-            self.set_timer(BURST_S, partial(self._collected, self._newest[1]))
-            return True
-        length = 1
-        while length < len(self._keys) and self._bursts[self._keys[length]] == first + length:
-            length += 1
-        if first + length - 1 < BURST_KEYS:
-            return False
-        pasted, self._keys[:length] = self._keys[:length], []
-        await super().on_event(events.Paste("".join(_text_of(key) for key in pasted)))
-        for key in pasted:
-            del self._bursts[key]
-        self._typed_into = target
-        self.call_later(self._handle_keys)
+        del self._keys[: len(keys)]
+        paste = events.Paste("".join(map(text_of, keys)))
+        paste.time = keys[0].time
+        await super().on_event(paste)
+        self._typed_into, self._in_turn = target, keys[0]
+        self.set_timer(BURST_S, partial(self._end_turn, keys[0]))  # the next ones are collected until then
         return True
-
-    async def _collected(self, number: int) -> None:
-        self._collects = False
-        await self._handle_keys(number)
 
     def _await_text(self, widget: Widget, key: events.Key) -> None:
         """Holds a key until a widget has handled the characters before it: the key may take the text as it is."""

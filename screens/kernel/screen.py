@@ -181,10 +181,11 @@ class KernelScreen(EditingScreen):
             self.start(self.buffer.keep_draft(), "draft")
         self.session.changed |= self.editor.dirty != before
 
-    @on(Editor.Edited)
-    def _edited(self) -> None:
-        self.buffer.edited(lambda: self.start(self.buffer.keep_draft(), "draft"))
-        self.session.changed = True
+    @on(Editor.Changed)
+    def _edited(self, event: Editor.Changed) -> None:
+        if isinstance(event.text_area, Editor):
+            self.buffer.edited(lambda: self.start(self.buffer.keep_draft(), "draft"))
+            self.session.changed = True
 
     def on_unmount(self) -> None:
         """Keeps unsaved text, however the screen is left."""

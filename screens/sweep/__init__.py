@@ -29,7 +29,6 @@ from screens.widgets.tables import FigureTable, FilterInput, has_word
 from screens.widgets.text_lines import PlainStatic, follow_width
 
 WAITING = "…"
-_MOST_NAME = 22
 STILL_S = 90.0
 """Seconds without a new line after which the sweep seems to have stopped."""
 
@@ -74,7 +73,7 @@ def standing_words(grid: SweepGrid, now: float) -> str:
 
 def player_heading(player: str) -> str:
     """A player's name as a column's head."""
-    return figures.cut(printable(player), _MOST_NAME)
+    return figures.cut(printable(player), 22)
 
 
 FOLLOW_S = 0.5

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.document._edit import Edit
 from textual.document._history import EditHistory
-from textual.events import Key
 from textual.message import Message
-from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 from arena.workspace.kernel_folder import plain, with_line_ends
 from sandbox.protocol.kernel_files import MAIN
+from screens.app_protocol import BURST_S, text_of
 from screens.widgets import text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source
@@ -22,6 +22,34 @@ _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo
 """The actions that write without a check of `read_only`; the other actions check it themselves."""
 _REGISTERS = Registers()
 """Vim's, of all editors: what is deleted in one file can be put into another."""
+_FAST_S, _PAUSE_S, _PROGRAMS_PAUSE_S = 0.12, 0.2, 0.5
+"""Seconds between two keys: fingers press none thrice so fast; the longest within a text of fingers, and of a program."""
+
+
+@dataclass
+class Typed:
+    """Text that keys type one after another without a pause."""
+
+    start: text_lines.Place
+    end: text_lines.Place
+    text: str = ""
+    at: float = 0.0
+    """When its last key came, in seconds."""
+    fast: int = 0
+    """The number of its last keys that came faster than fingers can repeat one."""
+    indented: bool = False
+    """Whether a program types it, with its own indentation."""
+
+    def follow(self, text: str, at: float, indented: bool) -> None:
+        """Adds what was typed. Only a program repeats blanks so fast behind Enter, or begins two lines with tabs."""
+        self.fast = self.fast + 1 if at - self.at < _FAST_S else 0
+        self.at = at
+        if not self.indented:
+            self.text += text
+            line = self.text[self.text.rfind("\n") :]
+            blanks = len(line) - 1 if line[:1] == "\n" and line.isspace() else 0
+            fewest = 1 if line[1:] == "\t" and self.text.count("\n\t") > 1 else 2
+            self.indented = indented or self.fast >= blanks >= fewest
 
 
 class StepHistory(EditHistory):
@@ -48,7 +76,7 @@ class StepHistory(EditHistory):
 
 
 class Editor(Source):
-    """A file of the player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`.
+    """A file of the player's kernel. Its lines end with \\n; `file_text` has the line ends of the file.
 
     The app's `vim_keys` says whether it has the keys of vim.
     """
@@ -62,12 +90,6 @@ class Editor(Source):
     ]
 
     @dataclass
-    class Edited(Message):
-        """The text changed."""
-
-        editor: "Editor"
-
-    @dataclass
     class Asked(Message):
         """Vim's `:w`, `:q` or `:wq`."""
 
@@ -79,6 +101,7 @@ class Editor(Source):
         super().__init__("", name=name, read_only=False, id=id)
         self.history: StepHistory = StepHistory(self.history.max_checkpoints, 2.0, 100)
         self.completion = Completion(self, self.is_code)
+        self._typed = Typed((0, 0), (0, 0))
         self._vim = Vim(_REGISTERS, self.indent_width)
         self._vim_shown = self.selection
         """What vim selected last; the mouse and other keys may have moved it since."""
@@ -129,7 +152,7 @@ class Editor(Source):
         """Disables writing while the editor is read-only, as for another player's kernel."""
         return False if self.read_only and action in _WRITING else super().check_action(action, parameters)
 
-    async def on_key(self, event: Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Handles a key completely before the next one.
 
         Textual types letters at once but sends every other key up through all parents first. In a quick burst, letters
@@ -145,9 +168,10 @@ class Editor(Source):
             return
         elif self.completion.take(event.key, typed=event.is_printable):
             pass
-        elif event.key == "enter":
-            self._new_line()
-        elif event.is_printable or not await self._act(event.key):
+        elif (text := text_of(event)) and (text != "\t" or self.selection.is_empty):
+            self._restart_blink()
+            self._type(text, event.time)
+        elif not await self._act(event.key):
             return
         event.prevent_default()
         event.stop()
@@ -238,12 +262,8 @@ class Editor(Source):
     # With `tab_behavior="indent"`, Textual replaces a selection instead of indenting it.
 
     def action_indent(self) -> None:
-        """Indents the selected lines by one level; without a selection, adds spaces up to the next level."""
-        if self.selection.is_empty:
-            column = self.cursor_location[1]
-            self.insert(" " * (self.indent_width - column % self.indent_width))
-        else:
-            self._edit_lines(text_lines.indented(self._selected_lines(), self.indent_width))
+        """Indents the selected lines by one level; without a selection, a tab is typed."""
+        self._edit_lines(text_lines.indented(self._selected_lines(), self.indent_width))
 
     def action_dedent(self) -> None:
         """Dedents the selected lines, or the cursor's, by one level."""
@@ -287,11 +307,34 @@ class Editor(Source):
                 return True
         return False
 
-    def _new_line(self) -> None:
-        """Adds a line with the indentation of the one above, one level deeper after a colon or an opening bracket."""
-        row, column = self.cursor_location
-        indent = text_lines.next_indent(self.document.get_line(row)[:column], self.indent_width)
-        self.replace(f"\n{indent}", *self.selection)
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Pastes a text. Where the app took keys for a paste, those before them are the beginning of the same text."""
+        if (
+            event.time - self._typed.at < (_PROGRAMS_PAUSE_S if self._typed.indented else BURST_S)
+            and not self.read_only
+        ):
+            event.prevent_default()
+            self._type(event.text, event.time, indented=True)
+
+    def _type(self, text: str, at: float, indented: bool = False) -> None:
+        """Writes what keys typed. The automatic indentation gives way to that of a text which a program types.
+
+        at: when the key came, in seconds. indented: a program types it, with its own indentation.
+        """
+        typed, (start, end) = self._typed, sorted(self.selection)
+        if not start == end == typed.end or at - typed.at > (_PROGRAMS_PAUSE_S if typed.indented else _PAUSE_S):
+            typed = self._typed = Typed(start, start)
+        before, was_indented = typed.text, typed.indented
+        typed.follow(text, at, indented)
+        if typed.indented:
+            if not was_indented and self.get_text_range(typed.start, start).split() == before.split():
+                start, text = typed.start, before + text
+        elif text == "\n":
+            text += text_lines.next_indent(self.document.get_line(end[0])[: end[1]], self.indent_width)
+        elif text == "\t":
+            text = " " * (self.indent_width - start[1] % self.indent_width)
+        self._replace_via_keyboard(text, start, end)
+        typed.end = self.cursor_location
 
     def action_delete_left(self) -> None:
         """Deletes to the left; within the indentation, one level at a time."""
@@ -302,14 +345,12 @@ class Editor(Source):
         else:
             super().action_delete_left()
 
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        event.stop()
+    def on_text_area_changed(self) -> None:
         shown = self.marks.words
         self.marks.follow(self.document.lines)
         if self.marks.words != shown:  # the edited line was drawn with its mark
             self.refresh()
         self.completion.follow()
-        self.post_message(self.Edited(self))
 
     def on_text_area_selection_changed(self) -> None:
         self.completion.follow()

@@ -105,10 +105,8 @@ class KeyLine(Widget):
         """Reads the active keys and repaints only if they changed, because every change of focus leads here."""
         if not self.is_attached:
             return
-        keys = list(self._active_keys())
-        keys.sort(
-            key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES)
-        )  # the others keep their order
+        # the others keep their order
+        keys = sorted(self._active_keys(), key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES))
         if keys != self._keys:
             self._keys = keys
             self._point_at(None)

@@ -36,6 +36,7 @@ from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
 from screens.kernel.screen import KernelScreen
 from screens.services import Services
+from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.editor import Editor
 
@@ -238,7 +239,7 @@ def go_to() -> Callable[..., Awaitable[None]]:
     return gone
 
 
-class EditorPage(App[None]):
+class EditorPage(TerminalApp):
     """The editor alone."""
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

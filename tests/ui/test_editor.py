@@ -1,13 +1,14 @@
 """The editor: colours, indentation, what is saved and what is not."""
 
-import asyncio
 import random
 import time
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.events import Key
 from textual.geometry import Region
@@ -18,9 +19,8 @@ from waiting import comes_true
 from arena.words.untrusted_text import masked
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
-from screens.widgets.editor import Editor
 from screens.widgets.highlight import line_spans, parts_of
-from screens.widgets.source import SOURCE_STYLES, Source, Writing
+from screens.widgets.source import Source, Writing
 from screens.widgets.text_lines import PlainStatic, next_place, pattern_of, places_of
 
 KERNEL = '''import torch
@@ -289,7 +289,7 @@ def test_a_search_in_lower_case_finds_both() -> None:
 
 CHANGES = {
     "type": lambda editor, rng: editor._replace_via_keyboard(rng.choice("xyz( )"), *editor.selection),
-    "enter": lambda editor, rng: editor._new_line(),
+    "enter": lambda editor, rng: editor._type("\n", rng.random()),
     "paste": lambda editor, rng: editor._replace_via_keyboard(
         "word " * 20 + "\n" * rng.randrange(120), *editor.selection
     ),
@@ -321,54 +321,58 @@ async def test_random_changes_keep_lines_and_cursor(editing, seed) -> None:
 
 
 TEXT = "def solution(x):\n    if x is not None:\n        return x\n\treturn x\n\n\nresult = 1\n"
+NAMES = {"\n": ("enter", "\r"), "\t": ("tab", "\t"), " ": ("space", " "), "\r": ("ctrl+j", "\n")}
 
 
-class Page(TerminalApp):
-    CSS_PATH: ClassVar[Any] = [SOURCE_STYLES]
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return VARIABLE_DEFAULTS
-
-    def compose(self) -> ComposeResult:
-        yield Editor(id="kernel")
-
-
-async def send(app: Page, text: str, gap_s: float = 0.0001) -> None:
-    """Sends a text as keys that came `gap_s` seconds apart, with a pause after 40 keys."""
-    names = {"\n": ("enter", "\r"), "\t": ("tab", "\t"), " ": ("space", " ")}
-    began = time.monotonic()
+async def send(app: App[Any], text: str, gaps_s: Sequence[float] = (0.0001,)) -> None:
+    """Sends a text as keys that came so many seconds apart, in turn, with a pause after 40 keys. \r: as ctrl+j."""
+    at = time.monotonic()
     for count, character in enumerate(text):
-        key = Key(*names.get(character, (character, character)))
-        key.time = began + count * gap_s + count // 40 * 0.1
+        at += gaps_s[count % len(gaps_s)] + (0.1 if count and count % 40 == 0 else 0)
+        key = Key(*NAMES.get(character, (character, character)))
+        key.time = at
         app.post_message(key)
-        if gap_s > 0.001:
-            await asyncio.sleep(gap_s)
 
 
 async def becomes(pilot, editor, text) -> bool:
     """Waits until the editor has the text. Returns whether it keeps it."""
     await comes_true(lambda: editor.text == text)
-    await pilot.pause(0.3)
-    return editor.text == text
+    return await pilot.pause(0.3) or editor.text == text
 
 
 SHORT = "a\nif c:\n  d\n  e\nx = [\n    1]\n"
-"""Lines that end before it is known that a tool types them, key by key."""
+NESTED = "def f(\n    a,\n):\n\n    for b in a:\n        if b:\n            c()\n    return [\n        1,\n    ]\n\n\nd = 1\n"
+TABS = "if a:\n\tb\n\tif c:\n\t\td\ne\n"
+GAPS_S = [(0.0001,), (0.01,), (0.025,), (0.05,), (0.1,), (0.0, 0.1, 0.03, 0.06, 0.001, 0.08, 0.015)]
 
 
-@pytest.mark.parametrize(("text", "gap_s"), [(TEXT, 0.0001), (TEXT * 300, 0.0001), (SHORT, 0.01)])
-async def test_a_burst_is_inserted_as_it_is(text: str, gap_s: float) -> None:
-    async with Page().run_test() as pilot:
-        editor = pilot.app.query_one(Editor)
-        editor.focus()
-        await send(pilot.app, text, gap_s)
+PROGRAMS = [*product([TEXT, SHORT, NESTED, TABS, NESTED.replace("\n", "\r")], GAPS_S), (TEXT * 300, GAPS_S[0])]
+FINGERS = [
+    ("if a:\n b", (0.09,), "if a:\n     b"),
+    ("if a:\n\tb", (0.09,), "if a:\n        b"),
+    ("if a:\n    b", (0.13,), "if a:\n        b"),
+    ("f(\na,\n\tb\n\nc", (0.05,), "f(\n    a,\n        b\n        \n        c"),
+]
+
+
+@pytest.mark.parametrize(("keys", "gaps_s", "text"), [*((t, g, t.replace("\r", "\n")) for t, g in PROGRAMS), *FINGERS])
+async def test_only_texts_of_programs_have_their_own_indentation(editing, keys, gaps_s, text) -> None:
+    async with editing() as (pilot, editor):
+        await send(pilot.app, keys, gaps_s)
         assert await becomes(pilot, editor, text)
 
 
-async def test_keys_after_a_burst_keep_their_order() -> None:
-    async with Page().run_test() as pilot:
-        editor = pilot.app.query_one(Editor)
-        editor.focus()
+async def test_undo_restores_what_was_before_typed_text(editing) -> None:
+    async with editing() as (pilot, editor):
+        editor.open_saved("x = 1\n")
+        await send(pilot.app, NESTED, (0.05,))
+        assert await becomes(pilot, editor, f"{NESTED}x = 1\n")
+        await pilot.press(*["ctrl+z"] * 30)
+        assert editor.text == "x = 1\n"
+
+
+async def test_keys_after_a_burst_keep_their_order(editing) -> None:
+    async with editing() as (pilot, editor):
         await send(pilot.app, TEXT)
         for name in ("up", "home", "delete"):
             pilot.app.post_message(Key(name, None))

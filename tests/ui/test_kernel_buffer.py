@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from textual.app import App, ComposeResult
+from textual.app import App
 
 from arena.errors import UsageError
 from arena.workspace.kernels import content_hash, read_kernel
@@ -19,15 +19,6 @@ from screens.services import Services
 from screens.widgets.editor import Editor
 
 
-class Page(App[None]):
-    def __init__(self, buffer: KernelBuffer) -> None:
-        super().__init__()
-        self.buffer = buffer
-
-    def compose(self) -> ComposeResult:
-        yield self.buffer.editor
-
-
 @pytest.fixture
 def problem(services: Services) -> Problem:
     return services.read_catalogue().find("13")
@@ -38,7 +29,9 @@ async def opened(
     services: Services, problem: Problem, template: str = ""
 ) -> AsyncIterator[tuple[KernelBuffer, str | None]]:
     buffer = KernelBuffer(KernelSession(services, problem), Editor())
-    async with Page(buffer).run_test():
+    page: App[None] = App()
+    page.compose = lambda: iter([buffer.editor])
+    async with page.run_test():
         await buffer.open(template)
         yield buffer, buffer.draft(MAIN)
         buffer.session.stop_watching()
@@ -201,7 +194,9 @@ async def test_deleted_folder_is_written_as_folder_again(services, problem) -> N
     kernel = Kernel("import part", {"part.py": b"x = 1"})
     folder = services.workspace.put_beside(services.workspace.create(problem, "first"), kernel)
     buffer = KernelBuffer(KernelSession(services, problem, folder), Editor())
-    async with Page(buffer).run_test():
+    page: App[None] = App()
+    page.compose = lambda: iter([buffer.editor])
+    async with page.run_test():
         await buffer.open()
         shutil.rmtree(folder)
         assert [buffer.notices_deletion() for _ in range(2)] == [False, True]
