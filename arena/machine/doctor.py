@@ -17,6 +17,7 @@ from arena.machine.finding import (
     isolation_advice,
     isolation_fix,
     limited,
+    limited_if,
     missing,
     ok,
     system_install,
@@ -64,12 +65,8 @@ def _software() -> Iterator[MachineFinding]:
     else:
         yield ok("torch", torch + (", CPU only" if torch_is_cpu_only() else ""))
     gcc = shutil.which("gcc")
-    if gcc:
-        yield ok("gcc", gcc)
-    else:
-        yield limited(
-            "gcc", "not found", "install gcc and g++ to write C++ kernels for CPU ranks", *system_install("gcc", "g++")
-        )
+    advice = "install gcc and g++ to write C++ kernels for CPU ranks"
+    yield limited_if(gcc is None, "gcc", gcc or "not found", advice, *system_install("gcc", "g++"))
 
 
 def _jail() -> MachineFinding:
@@ -87,17 +84,11 @@ def _jail() -> MachineFinding:
 
 def _hardware() -> Iterator[MachineFinding]:
     cores = len(os.sched_getaffinity(0))
-    if cores >= 2:
-        yield ok("cores", str(cores))
-    else:
-        yield limited(
-            "cores", str(cores), "two ranks share one core and take turns: do not rely on speedups measured here"
-        )
+    advice = "two ranks share one core and take turns: do not rely on speedups measured here"
+    yield limited_if(cores < 2, "cores", str(cores), advice)
     memory = free_bytes() / 2**30
-    if memory >= FREE_MEMORY_GIB:
-        yield ok("memory", f"{memory:.1f} GiB free")
-    else:
-        yield limited("memory", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB")
+    advice = "keep to small worlds: a rank takes about 0.3 GiB"
+    yield limited_if(memory < FREE_MEMORY_GIB, "memory", f"{memory:.1f} GiB free", advice)
     if low := low_limits():
         yield limited("limits", "lower than ranks need", low)
     yield _shared_memory()
@@ -109,14 +100,8 @@ def _shared_memory() -> MachineFinding:
         advice = "mount a writable tmpfs at /dev/shm: NCCL and kernels may share memory through it"
         return limited("/dev/shm", "not there, or not writable", advice)
     room = shutil.disk_usage("/dev/shm").free >> 20
-    if room >= SHARED_MEMORY_MIB:
-        return ok("/dev/shm", f"{room} MiB free")
-    return limited(
-        "/dev/shm",
-        f"{room} MiB free",
-        "in a container: docker run --shm-size=8g",
-        as_root("mount -o remount,size=8G /dev/shm"),
-    )
+    advice, fix = "in a container: docker run --shm-size=8g", as_root("mount -o remount,size=8G /dev/shm")
+    return limited_if(room < SHARED_MEMORY_MIB, "/dev/shm", f"{room} MiB free", advice, fix)
 
 
 def _seals() -> MachineFinding:

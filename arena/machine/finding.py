@@ -41,6 +41,11 @@ def missing(name: str, found: str, advice: str, *fix: str) -> MachineFinding:
     return MachineFinding(name, "missing", found, advice, fix)
 
 
+def limited_if(faulty: bool | str, name: str, found: str, advice: str, *fix: str) -> MachineFinding:
+    """Returns a finding that is limited if something is faulty, else ok."""
+    return limited(name, found, advice, *fix) if faulty else ok(name, found)
+
+
 def fix_plan(findings: Sequence[MachineFinding]) -> list[MachineFinding]:
     """Returns the findings that are not ok, with the commands to run; without commands the user has to act as `advice` says.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from arena.machine import facts
-from arena.machine.finding import MachineFinding, extra_requirements, limited, ok
+from arena.machine.finding import MachineFinding, extra_requirements, limited, limited_if, ok
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from sandbox.machine import nvml
 from sandbox.machine.backends import BACKENDS, Backend, python_install
@@ -41,11 +41,8 @@ def gpu_findings() -> Iterator[MachineFinding]:
 
 def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
     names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
-    if facts.torch_is_cpu_only():
-        return limited(
-            "GPUs", f"{visible} x {names}", "install torch with CUDA to use them", python_install(TORCH, force=True)
-        )
-    return ok("GPUs", f"{visible} x {names}")
+    advice, fix = "install torch with CUDA to use them", python_install(TORCH, force=True)
+    return limited_if(facts.torch_is_cpu_only(), "GPUs", f"{visible} x {names}", advice, fix)
 
 
 def _nvml_advice(missing: NvmlMissing) -> str:
@@ -115,14 +112,9 @@ def _nvlink(found: Topology) -> MachineFinding:
 
 
 def _p2p(found: Topology) -> MachineFinding:
-    reasons = found.without_p2p()
-    if not reasons:
-        return ok("P2P", "every GPU reads and writes every other's memory")
-    return limited(
-        "P2P",
-        "; ".join(f"not between {_between(pairs)} ({why})" for why, pairs in reasons.items()),
-        "kernels with symmetric memory fail between these; virtual machines and IOMMUs can turn it off",
-    )
+    apart = "; ".join(f"not between {_between(pairs)} ({why})" for why, pairs in found.without_p2p().items())
+    advice = "kernels with symmetric memory fail between these; virtual machines and IOMMUs can turn it off"
+    return limited_if(apart, "P2P", apart or "every GPU reads and writes every other's memory", advice)
 
 
 def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
@@ -146,14 +138,10 @@ def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
 
 
 def _health(gpus: Sequence[Gpu]) -> MachineFinding:
-    ill = [f"GPU {gpu.index}: {words}" for gpu in gpus if (words := nvml.recovery(gpu))]
-    if not ill:
-        return ok("GPU health", "no uncorrectable memory error, and the driver asks for nothing")
-    return limited(
-        "GPU health",
-        _some(ill),
-        "leave these out with CUDA_VISIBLE_DEVICES, and tell the administrator of this machine",
-    )
+    ill = _some([f"GPU {gpu.index}: {words}" for gpu in gpus if (words := nvml.recovery(gpu))])
+    well = "no uncorrectable memory error, and the driver asks for nothing"
+    advice = "leave these out with CUDA_VISIBLE_DEVICES, and tell the administrator of this machine"
+    return limited_if(ill, "GPU health", ill or well, advice)
 
 
 def _others(gpus: Sequence[Gpu]) -> MachineFinding:
@@ -167,9 +155,8 @@ def _others(gpus: Sequence[Gpu]) -> MachineFinding:
             words.append(f"GPU {gpu.index}: {_some([_process(pid) for pid in sorted(pids)])}")
         elif not there and used > UNSEEN_MIB:
             words.append(f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)")
-    if not words:
-        return ok("GPU processes", "none but our own: the GPUs are free")
-    return limited("GPU processes", "; ".join(words), "timings are disturbed while these compute")
+    found = "; ".join(words) or "none but our own: the GPUs are free"
+    return limited_if(bool(words), "GPU processes", found, "timings are disturbed while these compute")
 
 
 def _process(pid: int) -> str:
@@ -180,14 +167,10 @@ def _process(pid: int) -> str:
 
 
 def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
-    off = [str(gpu.index) for gpu in gpus if nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) == 0]
-    if not off:
-        return ok("persistence", "the driver stays loaded")
-    return limited(
-        "persistence",
-        f"off on GPU {_some(off)}",
-        "where it is your machine, start nvidia-persistenced: the first world after a pause starts sooner",
-    )
+    modes = {gpu.index: nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) for gpu in gpus}
+    off = _some([str(index) for index, mode in modes.items() if mode == 0])
+    advice = "where it is your machine, start nvidia-persistenced: the first world after a pause starts sooner"
+    return limited_if(off, "persistence", f"off on GPU {off}" if off else "the driver stays loaded", advice)
 
 
 # --- software for kernels ----------------------------------------------------------------------------------
@@ -201,10 +184,8 @@ def _software() -> Iterator[MachineFinding]:
     yield _nvcc(major)
     yield from map(_backend, BACKENDS)
     triton = facts.installed_version("triton")
-    if triton:
-        yield ok("Triton", triton)
-    else:
-        yield limited("Triton", "not installed", "pip install triton to write Triton kernels", python_install("triton"))
+    advice, fix = "pip install triton to write Triton kernels", python_install("triton")
+    yield limited_if(triton is None, "Triton", triton or "not installed", advice, fix)
 
 
 def _nccl(major: int | None) -> MachineFinding:
@@ -229,15 +210,9 @@ def _cupy(major: int | None) -> MachineFinding:
 
 
 def _backend(backend: Backend) -> MachineFinding:
-    availability = backend.availability()
-    if not availability.advice:
-        return ok(backend.label, availability.found)
-    return limited(
-        backend.label,
-        availability.found,
-        availability.advice,
-        *([python_install(availability.package)] if availability.package else []),
-    )
+    found, advice, package = backend.availability()
+    fix = (python_install(package),) if package else ()
+    return limited_if(advice, backend.label, found, advice, *fix)
 
 
 def _installed(packages: Sequence[str]) -> list[tuple[str, str]]:
