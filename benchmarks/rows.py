@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,22 +43,33 @@ class Counts(msgspec.Struct, frozen=True):
     device: int = 0
 
 
-class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Microseconds in `*_us`; speedups over the baseline as called. world 0: no setting could be chosen."""
+class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a problem in a setting. If none could be chosen, it has what was asked for; world 0: any."""
 
     id: int
     problem: str
-    size: str
+    preset: str = ""
     sizes: dict[str, int]
     world: int
+    device: str = ""
     dtype: str
-    kernel: str
     verdict: str
+    detail: str = ""
+    seconds: float = 0.0
+
+
+Row = TypeVar("Row", bound=SettingRow)
+
+
+class RunRow(SettingRow, frozen=True, kw_only=True):
+    """One run. Microseconds in `*_us`; speedups over the baseline as called."""
+
+    size: str
+    kernel: str
     outcome: str = ""
     clock: str = ""
     """The clock of the headline and of the outcome: "call" or "device"."""
     told: str = ""
-    detail: str = ""
     rounds: int = 0
     baseline_us: Microseconds | None = None
     kernel_us: Microseconds | None = None
@@ -65,9 +77,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     roofline: Roofline | None = None
     text: str = ""
     """The end of the traceback or compiler output of a kernel that failed."""
-    seconds: float = 0.0
-    preset: str = ""
-    device: str = ""
     pairs: Counts = Counts()
     """Pairs of batches from which the intervals are computed."""
     calls: Counts = Counts()
@@ -107,7 +116,7 @@ async def judged_row(
         name, source = named or _example(planned.kernel)
         judgement = await judge_source(judge, planned.problem, setting, name, source, rounds)
     except UsageError as error:
-        return unfinished_row(planned, REFUSED, error.message, setting, started)
+        return _run_row(planned, setting, REFUSED, error.message, started)
     return finished_row(planned, judgement, started)
 
 
@@ -136,7 +145,7 @@ def finished_row(planned: PlannedRun, judgement: Judgement, started: float) -> R
     result, setting = judgement.result, judgement.header.setting
     pairs, calls = counts(result)
     return msgspec.structs.replace(
-        unfinished_row(planned, result.verdict.value, result.detail, setting, started),
+        _run_row(planned, setting, result.verdict.value, result.detail, started),
         **fields_of(result, "outcome clock told rounds baseline_us speedup roofline"),
         kernel_us=result.contender_us,
         text=result.failure.text[-2000:] if result.failure else "",
@@ -165,24 +174,20 @@ def harness(result: Result) -> Microseconds | None:
     return Microseconds(call=samples.harness_us, device=device)
 
 
-def unfinished_row(
-    planned: PlannedRun, verdict: str, detail: str, setting: Setting | None = None, started: float = 0.0
-) -> RunRow:
-    """The row of a run without a result. started: on the monotonic clock; 0 if it never started."""
-    return RunRow(
-        id=planned.problem.id,
-        problem=planned.problem.slug,
-        size=planned.size or planned.choice.preset or "",
-        sizes=setting.sizes if setting else dict(planned.choice.sizes),
-        world=setting.world if setting else 0,
-        dtype=setting.dtype if setting else "",
-        preset=setting.preset if setting else planned.choice.preset or "",
-        device=setting.device if setting else planned.choice.device or "",
-        kernel=planned.kernel,
-        verdict=verdict,
-        detail=detail,
-        seconds=round(time.monotonic() - started, 2) if started else 0.0,
-    )
+def _run_row(planned: PlannedRun, setting: Setting | None, verdict: str, detail: str, started: float) -> RunRow:
+    known = {"size": planned.size or planned.choice.preset or "", "kernel": planned.kernel}
+    return bare_row(RunRow, planned.problem, setting or planned.choice, verdict, detail, started, **known)
+
+
+def bare_row(
+    kind: type[Row], problem: Problem, place: Setting | Choice, verdict: str, detail: str, started: float, **more: Any
+) -> Row:
+    """A row without measurements. started: on the monotonic clock."""
+    asked = {name: getattr(place, name) or "" for name in ("preset", "device", "dtype")}
+    return kind(
+        **asked, id=problem.id, problem=problem.slug, sizes=place.sizes, world=place.world or 0,
+        verdict=verdict, detail=detail, seconds=round(time.monotonic() - started, 2), **more,
+    )  # fmt: skip
 
 
 def require_harness(rows: Sequence[RunRow]) -> None:

@@ -18,7 +18,8 @@ from arena.sweep.records import CellResult
 from arena.words.headline import by_clock
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import GRAPH, VARIANTS, WINDOWS
-from sandbox.protocol.events import Interval, Microseconds
+from benchmarks.tables.gpu_runs import microseconds
+from sandbox.protocol.events import Interval
 from sandbox.timing.interval import outcome
 
 Place = tuple[int, str, int, str]
@@ -124,9 +125,7 @@ def _speed_words(row: Row, clock: str) -> str:
 
 
 def _us(row: Row, side: str, clock: str) -> str:
-    times: Microseconds | None = getattr(row.result.report, side) if row.result.report is not None else None
-    value = by_clock(times, clock)
-    return "–" if value is None else f"{value:.1f}"
+    return microseconds(getattr(row.result.report, side, None), clock)
 
 
 def _over(row: Row, name: str) -> str:

@@ -23,6 +23,7 @@ from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, judge_source, require_harness
+from benchmarks.tables.gpu_runs import failure
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -222,7 +223,7 @@ TABLE = TextTable[AddedCostRow](
         Column("device time", lambda row: row.by("device"), 38),
         Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
         Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
-        Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),
+        Column("", failure),
     )
 )
 """Speedups of the baseline with a cost over the baseline, by both clocks."""

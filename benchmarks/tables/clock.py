@@ -8,7 +8,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 
 import msgspec
@@ -22,7 +22,7 @@ from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
-from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
+from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, SettingRow, bare_row, finished_row, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.machine.processes import cpu_seconds, tree
@@ -100,18 +100,9 @@ class ByClock(msgspec.Struct, frozen=True):
     device: Spread | None = None
 
 
-class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
+class ClockRow(SettingRow, frozen=True, kw_only=True):
     """One problem. `*_us`: microseconds per call, low and high are the quartiles over repetitions or pairs."""
 
-    id: int
-    problem: str
-    preset: str
-    sizes: dict[str, int]
-    world: int
-    device: str
-    dtype: str
-    verdict: str
-    detail: str = ""
     inputs: int = 0
     """Sets of inputs that the plain loop uses in turn."""
     calls: int = CALLS
@@ -122,15 +113,14 @@ class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
     arena_us: ByClock = ByClock()
     ratio: ByClock = ByClock()
     """Arena over plain loop: the median over the arena's runs, the smallest and the largest one."""
-    within: dict[str, bool] = {}
+    within: Mapping[str, bool] = {}
     """By clock that both have: whether the ratio is close enough to 1."""
     calm: bool = True
     """Whether nothing else of the arena was busy in the plain loop's turns."""
-    plain: list[PlainTimes] = []
+    plain: Sequence[PlainTimes] = ()
     """The times of every turn."""
-    runs: list[RunRow] = []
+    runs: Sequence[RunRow] = ()
     """The arena's runs: intervals, pairs, calls, overhead."""
-    seconds: float = 0.0
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
@@ -190,14 +180,14 @@ async def _row(judge: Judge, loops: _Loops, problem: Problem, choice: Choice, ru
     try:
         setting = choose_setting(problem, choice, Settings())
     except UsageError as error:
-        return _row_without(problem, choice, None, REFUSED, error.message, started)
+        return bare_row(ClockRow, problem, choice, REFUSED, error.message, started)
     try:
         async with asyncio.timeout(PROBLEM_S):
             return await _in_turns(judge, loops, problem, setting, runs)
     except (ArenaError, TimeoutError) as error:
         await loops.close()
         detail = error.message if isinstance(error, ArenaError) else "it took too long"
-        return _row_without(problem, choice, setting, FAILED, detail, started)
+        return bare_row(ClockRow, problem, setting, FAILED, detail, started)
     except BaseException:
         await loops.close()
         raise
@@ -223,8 +213,8 @@ async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Sett
         calm &= await until_calm()  # the next worlds start now
         plain.append(await turns.turn())
     ratio = ByClock(*(ratios(plain, results, clock) for clock in CLOCKS))
-    return msgspec.structs.replace(
-        _row_without(problem, Choice(), setting, Verdict.PASS, "", started),
+    return bare_row(
+        *(ClockRow, problem, setting, Verdict.PASS, "", started),
         inputs=inputs,
         queued_calls=turns.queued_calls,
         plain_us=ByClock(*(quartiles([us for turn in plain for us in getattr(turn, c)]) for c in CLOCKS)),
@@ -234,23 +224,6 @@ async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Sett
         calm=calm,
         plain=plain,
         runs=rows,
-    )
-
-
-def _row_without(
-    problem: Problem, choice: Choice, setting: Setting | None, verdict: str, detail: str, started: float
-) -> ClockRow:
-    return ClockRow(
-        id=problem.id,
-        problem=problem.slug,
-        preset=setting.preset if setting else choice.preset or "",
-        sizes=setting.sizes if setting else {},
-        world=setting.world if setting else choice.world or 0,
-        device=setting.device if setting else choice.device or "",
-        dtype=setting.dtype if setting else "",
-        verdict=verdict,
-        detail=detail,
-        seconds=round(time.monotonic() - started, 1),
     )
 
 

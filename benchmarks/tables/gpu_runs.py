@@ -21,7 +21,7 @@ def _name(row: RunRow) -> str:
     return f"{row.id:02d} {row.problem}"
 
 
-def _microseconds(times: Microseconds | None, clock: str) -> str:
+def microseconds(times: Microseconds | None, clock: str) -> str:
     value = by_clock(times, clock)
     return "–" if value is None else f"{value:.1f}"
 
@@ -30,7 +30,7 @@ def _with_interval(interval: Interval | None) -> str:
     return "–" if interval is None else f"{interval.median:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
-def _failure(row: RunRow) -> str:
+def failure(row: RunRow) -> str:
     return row.detail.splitlines()[0][:110] if row.detail and row.verdict != Verdict.PASS else ""
 
 
@@ -40,13 +40,13 @@ KERNEL_TABLE = TextTable[RunRow](
         Column("size", lambda row: row.size, 10, right=True),
         Column("kernel", lambda row: row.kernel, 27),
         Column("verdict", lambda row: row.verdict, 14),
-        Column("A call", lambda row: _microseconds(row.baseline_us, "call"), 9, right=True),
-        Column("A device", lambda row: _microseconds(row.baseline_us, "device"), 9, right=True),
-        Column("call", lambda row: _microseconds(row.kernel_us, "call"), 9, right=True),
-        Column("device", lambda row: _microseconds(row.kernel_us, "device"), 9, right=True),
+        Column("A call", lambda row: microseconds(row.baseline_us, "call"), 9, right=True),
+        Column("A device", lambda row: microseconds(row.baseline_us, "device"), 9, right=True),
+        Column("call", lambda row: microseconds(row.kernel_us, "call"), 9, right=True),
+        Column("device", lambda row: microseconds(row.kernel_us, "device"), 9, right=True),
         Column("speedup, call", lambda row: _with_interval(row.speedup.call if row.speedup else None), 19),
         Column("speedup, device", lambda row: _with_interval(row.speedup.device if row.speedup else None), 19),
-        Column("", _failure),
+        Column("", failure),
     )
 )
 """Kernels against the baseline. Times in microseconds; A is the baseline as called."""
@@ -69,14 +69,14 @@ SAME_CODE_TABLE = TextTable[RunRow](
         Column("W", lambda row: str(row.world), 2, right=True),
         Column("verdict", lambda row: row.verdict, 7),
         Column("outcome", lambda row: row.outcome, 9),
-        Column("call µs", lambda row: _microseconds(row.baseline_us, "call"), 9, right=True),
-        Column("device", lambda row: _microseconds(row.baseline_us, "device"), 9, right=True),
+        Column("call µs", lambda row: microseconds(row.baseline_us, "call"), 9, right=True),
+        Column("device", lambda row: microseconds(row.baseline_us, "device"), 9, right=True),
         Column("end-to-end", lambda row: _by_clock(row, "call"), 42),
         Column("device time", lambda row: _by_clock(row, "device"), 42),
         Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
         Column("calls", lambda row: f"{row.calls.call}+{row.calls.device}", 7, right=True),
         Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
-        Column("", _failure),
+        Column("", failure),
     )
 )
 """Baselines against themselves by both clocks. Pairs of batches and calls of a batch: calls + device. "!": 1 is not inside."""

@@ -23,6 +23,7 @@ from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import DEVICE, HOST, found_added_us
 from benchmarks.rows import REFUSED, PlannedRun, finished_row, require_harness
 from benchmarks.tables.added_cost import AddedCost, TruthRow, row_of, source_of
+from benchmarks.tables.gpu_runs import failure, microseconds
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -170,16 +171,12 @@ def _at(row: PrecisionRow, seconds: float | None = None) -> str:
     return f"{each.call_pairs}+{each.device_pairs} {100 * each.duty:.0f} % {widths}"
 
 
-def _microseconds(row: PrecisionRow) -> str:
-    return "–" if row.baseline_us is None or row.baseline_us.call is None else f"{row.baseline_us.call:.0f}"
-
-
 TABLE = TextTable[PrecisionRow](
     (
         Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:24], 24),
         Column("W", lambda row: str(row.world), 2, right=True),
         Column("kernel", lambda row: row.kernel, 6),
-        Column("call µs", _microseconds, 7, right=True),
+        Column("call µs", lambda row: microseconds(row.baseline_us, "call"), 8, right=True),
         Column("calls", lambda row: f"{row.calls.call}+{row.calls.device}", 7, right=True),
         *(Column(f"after {seconds:g} s", partial(_at, seconds=seconds), 25) for seconds in SECONDS),
         Column("at the end", _at, 25),
@@ -187,7 +184,7 @@ TABLE = TextTable[PrecisionRow](
         Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
         Column("end-to-end", lambda row: row.by("call"), 32),
         Column("device time", lambda row: row.by("device"), 32),
-        Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),
+        Column("", failure),
     )
 )
 """Pairs (end-to-end + device time), duty, and half widths in percent (end-to-end, device time) after so many seconds."""
