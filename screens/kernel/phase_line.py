@@ -101,7 +101,7 @@ class PhaseLine(PlainStatic):
             phases = [(words, f"${colour}") for words, colour in phase_parts(state, now, most_s)]
         rest = [(note, "$muted")]
         if state.result is not None:
-            rest.insert(0, (f"Σ {figures.seconds(state.result.seconds.total)} s", "$muted"))
+            rest.insert(0, (f"in all {figures.seconds(state.result.seconds.total)} s", "$muted"))
         width = self.content_size.width
         parts = [*((words.ljust(_CELLS), colour) for words, colour in phases), *rest]
         if fitting(parts, width) != parts:

@@ -160,10 +160,5 @@ class KeyLine(Widget):
         self._point_at(None)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        key = self._at(event.x)
-        if key is None:
-            return
-        if key.enabled:
-            self.app.simulate_key(key.key)
-        else:
-            self.app.bell()
+        if (key := self._at(event.x)) is not None:
+            self.app.simulate_key(key.key) if key.enabled else self.app.bell()

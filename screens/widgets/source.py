@@ -93,12 +93,14 @@ class Source(TextArea):
         self.text = text
 
     def compare(self, old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> None:
-        """Shows the changes from one kernel to another as a unified diff. Both are texts by file name."""
+        """Shows the changes from one kernel to another as a unified diff, as git does. Both are texts by file name."""
         found: list[str] = []
         for file in (files := {**old, **new}):
-            which = f" {file}" if len(files) > 1 else ""
             before, after = (texts.get(file, "").splitlines() for texts in (old, new))
-            found += difflib.unified_diff(before, after, old_name + which, new_name + which, lineterm="", n=4)
+            names = {old_name: old, new_name: new}
+            heads = [f"{name}/{file}" if file in texts else "/dev/null" for name, texts in names.items()]
+            first, second = heads if len(files) > 1 else names
+            found += difflib.unified_diff(before, after, first, second, lineterm="", n=4)
         self.show("\n".join(found) or f"{new_name} is the same as {old_name}.", "changes.diff")
 
     def mark_lines(self, words: Mapping[int, str]) -> None:

@@ -63,7 +63,7 @@ async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_k
         await until(pilot, lambda: "==> ops.cu <==" in screen_text(app))
         await pilot.press("space")
         await pilot.resize_terminal(100, 40)  # too narrow for both side by side
-        await until(pilot, lambda: "+++ editor ops.cu" in screen_text(app) and "-one" in screen_text(app))
+        await until(pilot, lambda: "+++ editor/ops.cu" in screen_text(app) and "-one" in screen_text(app))
         await pilot.press("enter")  # into the editors of both files
         await until(pilot, lambda: app.screen is screen and screen.buffer.kernel == one.kernel)
         assert read_kernel(folder).files == {"ops.cu": b"two"}

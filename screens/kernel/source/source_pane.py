@@ -76,7 +76,8 @@ class SourcePane(TitledPane):
         if isinstance(view, Source) and view.id == BASELINE and view.text != baseline:
             view.text = baseline
         elif isinstance(view, Source) and view.id == DIFF:
-            view.compare({MAIN: baseline}, texts_of(self.buffer.kernel), BASELINE_FILE, self.file.name)
+            first = BASELINE if self.buffer.session.kernel.files else BASELINE_FILE
+            view.compare({MAIN: baseline}, texts_of(self.buffer.kernel), first, self.buffer.session.path.name)
         elif isinstance(view, VerticalScroll) and not view.children:
             view.mount(FittedText(partial(markdown_rows, self.problem.card)))
         for editor in self.query(Editor):
