@@ -10,7 +10,7 @@ import msgspec
 from arena.board.definitions import BOUND_WORDS, PRINTED_PROBLEMS, Score
 from arena.board.gathering import Board, PublishedRow
 from arena.board.scorecard import HOLDS, ResultPlace, Scorecard
-from arena.words.table import Column, TextTable
+from arena.words.table import Column, TextTable, markdown_table
 from arena.words.untrusted_text import printable
 
 
@@ -145,14 +145,9 @@ def markdown(board: Board, scope: str = "") -> str:
     """The board as Markdown. scope: as for `text_lines`."""
     parts: list[str] = []
     for place in board.places:
-        parts += [f"### {place_words(board, place)}", "", *_markdown(_rows(board, place, scope)), ""]
-    parts += [f"### {published_words(board)}", "", *_markdown([published_row(row) for row in board.published])]
+        parts += [f"### {place_words(board, place)}", "", *markdown_table(HEADINGS, _rows(board, place, scope)), ""]
+    parts += [f"### {published_words(board)}", "", *markdown_table(HEADINGS, map(published_row, board.published))]
     return "\n".join([*parts, "", DEFINITIONS, ""])
-
-
-def _markdown(rows: Sequence[BoardRow]) -> list[str]:
-    cells = [list(HEADINGS), ["---"] * len(HEADINGS), *(list(row) for row in rows)]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
 
 
 def csv_text(board: Board) -> str:

@@ -13,6 +13,7 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, say, while_it_is_read
 from arena.errors import MachineError, UsageError
 from arena.paths import ROOT, module_command, module_environment
+from arena.words.table import markdown_table
 from arena.workspace.named_kernels import signature
 from problems.specification import Problem, ProblemError, WorldRefused, load_problem
 from sandbox.admission.row import CHEATS, HONEST, SETTINGS, AdmissionRow
@@ -133,14 +134,9 @@ def table(rows: list[AdmissionRow]) -> str:
     """Returns the admission table: one row per problem, over all worlds and dtypes that were tried."""
     worlds = ",".join(map(str, sorted({row.world for row in rows})))
     head = Path(__file__).with_name("admission.md").read_text(encoding="utf-8")
-    lines = [
-        *head.format(worlds=worlds).splitlines(),
-        "",
-        "| problem | worlds | dtypes | baseline | own rms | "
-        + " | ".join((*CHEATS, *HONEST, *SETTINGS[1:]))
-        + " | MiB, all ranks' RSS added (torch alone: 215 a rank) | objections |",
-        "|---|---|---|---|---|" + "---|" * len(CHEATS + HONEST + SETTINGS[1:]) + "---|---|",
-    ]
+    headings = ["problem", "worlds", "dtypes", "baseline", "own rms", *CHEATS, *HONEST, *SETTINGS[1:]]
+    headings += ["MiB, all ranks' RSS added (torch alone: 215 a rank)", "objections"]
+    lines = []
     for stem in dict.fromkeys(row.stem for row in rows):
         all_sizes = [row for row in rows if row.stem == stem]
         mine = [row for row in all_sizes if row.preset == "tiny"]
@@ -153,8 +149,8 @@ def table(rows: list[AdmissionRow]) -> str:
         cells = [_tally(mine, cheat) for cheat in CHEATS] + [_passes(mine, honest) for honest in HONEST]
         cells += [_at(all_sizes, name) for name in SETTINGS[1:]]
         first = [stem, tried, dtypes, f"{passed}/{len(mine)}", f"{own:.1e}"]
-        lines.append(f"| {' | '.join([*first, *cells, str(peak), against or '–'])} |")
-    return "\n".join(lines) + "\n"
+        lines.append([*first, *cells, str(peak), against or "–"])
+    return "\n".join([*head.format(worlds=worlds).splitlines(), "", *markdown_table(headings, lines), ""])
 
 
 def _tally(rows: list[AdmissionRow], cheat: str) -> str:

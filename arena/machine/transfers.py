@@ -8,7 +8,7 @@ from pathlib import Path
 from arena.machine.calibration import Stored, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
 from arena.words.headline import factor
-from arena.words.table import Column, TextTable
+from arena.words.table import Column, TextTable, markdown_table
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.result import Transfers, gigabytes_per_second
 
@@ -76,15 +76,12 @@ def prompt_lines(found: StoredTransfers) -> list[str]:
     """Returns a compact table for a model's prompt: microseconds by size and way."""
     transfers = found.transfers
     us = {way: transfers.us(way) for way in transfers.ways}
-    lines = [
+    rows = ([size_words(size), *map(factor, times)] for size, *times in zip(transfers.sizes, *us.values(), strict=True))
+    return [
         "Measured here: microseconds of one block from rank to rank, one direction, with its signal:",
-        "",
-        f"| block | {' | '.join(us)} |",
-        "|---" * (len(us) + 1) + "|",
+        *("", *markdown_table(["block", *us], rows), ""),
+        f"Fastest: {fastest_words(transfers)}.",
     ]
-    for at, size in enumerate(transfers.sizes):
-        lines.append(f"| {size_words(size)} | {' | '.join(factor(times[at]) for times in us.values())} |")
-    return [*lines, "", f"Fastest: {fastest_words(transfers)}."]
 
 
 def report_lines(found: StoredTransfers, width: int) -> list[str]:

@@ -1,11 +1,17 @@
 """Tables as text: columns, a header, and a line for each row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Returns a table as lines of Markdown."""
+    head, *lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (headings, *rows))
+    return [head, "|---" * len(headings) + "|", *lines]
 
 
 @dataclass(frozen=True)

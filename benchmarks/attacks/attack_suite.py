@@ -28,6 +28,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import UsageError
+from arena.words.table import markdown_table
 from sandbox.protocol.events import Result
 from sandbox.protocol.verdict import Verdict
 
@@ -186,23 +187,21 @@ def expected_text(kernel: AttackKernel) -> str:
 def table(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> list[str]:
     """Attacks x verdicts as Markdown lines, one row per kernel; the twins are in a table of their own."""
     outcomes = list(outcomes)
-    lines = ["| id | attack | kernel | expected | verdict | |", "|---|---|---|---|---|---|"]
-    for attack in catalogue:
-        for outcome in (each for each in outcomes if each.attack == attack.id):
-            lines.append(
-                f"| {attack.id} | {attack.what} | `{outcome.kernel}` | {outcome.expected} | "
-                f"{outcome.verdict} | {_sign(outcome)} |"
-            )
-    lines += ["", "| honest twin | verdict | |", "|---|---|---|"]
-    for outcome in (each for each in outcomes if each.attack == TWIN):
-        lines.append(f"| `{outcome.kernel}` | {outcome.verdict} | {_sign(outcome)} |")
-    return lines
+    rows = [
+        (attack.id, attack.what, f"`{each.kernel}`", each.expected, each.verdict, _sign(each))
+        for attack in catalogue
+        for each in outcomes
+        if each.attack == attack.id
+    ]
+    twins = [(f"`{each.kernel}`", each.verdict, _sign(each)) for each in outcomes if each.attack == TWIN]
+    lines = markdown_table(("id", "attack", "kernel", "expected", "verdict", ""), rows)
+    return [*lines, "", *markdown_table(("honest twin", "verdict", ""), twins)]
 
 
 def _sign(outcome: AttackOutcome) -> str:
     if outcome.as_expected:
         return "–" if outcome.verdict == "not applicable" else "✓"
-    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace("\n", " ")
+    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("\n", " ")
 
 
 def summary(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> str:

@@ -79,7 +79,7 @@ def test_text_markdown_and_csv(pkb_arena: CommandLine, sweep: Path) -> None:
     assert "8 × NVIDIA H200" in text
     assert "published model" in text
     assert "50 % [9, 91]" in text
-    assert "| --- |" in pkb_arena("board", "--markdown").stdout
+    assert "|---|" in pkb_arena("board", "--markdown").stdout
     rows = list(csv.DictReader(pkb_arena("board", "--csv").stdout.splitlines()))
     assert {row["origin"] for row in rows} == {"here", "published"}
     house = next(row for row in rows if row["player"] == "house" and row["scope"] == "all")
