@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.clock_model.noise import CONTENTION, MODELS, QUIET, QUIET_DEVICE, VIRTUAL_CORES, Noise
-from benchmarks.clock_model.trial import EARLIER, Case, told_different, trial
+from benchmarks.clock_model.trial import EARLIER, Case, TrialScore, told_different, trial
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 
 RUNS = 400
@@ -27,8 +27,8 @@ LEAST_STRETCH, MOST_STRETCH = 0.9, 5.0
 """Limits of the half width in three standard deviations of the estimate's real error: an interval must not be too wide either."""
 
 
-class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of the interval in one case. Shares between 0 and 1, widths of natural logarithms."""
+class ModelRow(TrialScore, frozen=True, kw_only=True):
+    """The scores of the interval in one case."""
 
     table: str
     noise: str
@@ -38,12 +38,6 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """How much faster the code really is: 0.1 for 10 %."""
     earlier: int
     runs: int
-    wrong: float
-    missed: float
-    called: float
-    too_noisy: float
-    half_widths: tuple[float, float, float]
-    stretch: float
 
     @property
     def fault(self) -> bool:
