@@ -109,9 +109,8 @@ class ContenderRank(Rank):
 
     def map_gate(self, order: messages.MapGate, fds: list[int]) -> None:
         """Maps the starting gate's page, through which the referee releases a batch and reads its end."""
-        page = mmap.mmap(fds[0], 0)
+        self.gate = self.device.gate(mmap.mmap(fds[0], 0), self.rank)
         os.close(fds[0])
-        self.gate = self.device.gate(page, self.rank)
         self.say(Kind.GATED)
 
     def load(self, order: messages.LoadKernel, fds: list[int]) -> None:
@@ -256,6 +255,7 @@ class ContenderRank(Rank):
     def recopy(self, order: messages.Recopy, fds: list[int]) -> None:
         """Copies the results of the last checked batch again, to detect results that were still being written."""
         for result, iteration in zip(self.results, self.iterations.armed, strict=True):
+            iteration.slot.outline = None  # the header is poisoned since the comparison
             iteration.slot.pack(*flatten(result))
         self.device.synchronize()
         self.device.deliver(self.iterations.used_out)

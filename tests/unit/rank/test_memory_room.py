@@ -1,10 +1,14 @@
 """As many reference worlds run as fit into a device's memory; sizes that leave no room for one are refused."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from problems.setting import SizesRefused
+from sandbox.memory import host, slots
 from sandbox.rank import baseline_measurement as room
+from sandbox.rank.devices.device import Device
 
 
 def test_arenas_hold_as_many_slots_as_fit() -> None:
@@ -46,6 +50,24 @@ def test_calls_that_take_nothing_still_have_context_each() -> None:
         room.most_references(80 * room.GIB, iterations=0, call=0, oracle=0)
         == (80 * room.GIB - room.CONTEXTS_BYTES - room.HEAP_BYTES) // room.CONTEXT_BYTES - 1
     )
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_slots_hold_twice_the_most_where_sizes_vary(varies: bool) -> None:
+    code, device = SimpleNamespace(capacity=lambda _: None), Device()
+    found = room.BaselineMeasurement(code, None, device, None)  # type: ignore[arg-type]
+    found.in_sizes, found.out_sizes, found.seconds = (
+        [1 << 14, 1 << 15 - varies],
+        [1 << 20, 1 << 21 - varies],
+        [2.0, 1.0],
+    )
+    found.in_sizes[0] <<= 1
+    found.out_sizes[0] <<= 1
+    found.shapes, found.leaves = [[(1, 2)], [(1, 2 + varies)]], 9
+    told = found.result([1 << 30], 4, 1 << 28)
+    assert told.in_bytes == ((1 << 16) + host.PAGE if varies else 1 << 15)
+    assert told.out_bytes == host.up((1 << 21 + varies) + slots.header_bytes(18) + (1 << 20))
+    assert (told.room, told.seconds, told.varies, told.references, told.arena_bytes) == (18, 1.0, varies, None, 1 << 30)
 
 
 @pytest.mark.parametrize("shape", [(10**11, 256), (10**18, 256), (10**20, 2)])

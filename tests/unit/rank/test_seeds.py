@@ -1,10 +1,8 @@
 """Every bit of a seed affects the numbers drawn from it."""
 
-import contextlib
 import hashlib
+import itertools
 import os
-import socket
-import threading
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,16 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from opened_problems import PROBLEMS, opened
 
 from problems.setting import RankSetting
-from sandbox.memory.slots import POISON
-from sandbox.protocol.frames import GatePage
-from sandbox.protocol.messages import MakeArenas, MapGate, Reveal, SlotLayout
+from sandbox.memory import slots
+from sandbox.protocol.messages import Draw, DrawAgain, MakeArenas, SlotLayout
 from sandbox.rank.devices.device import Device
-from sandbox.rank.problem_code import seeded
+from sandbox.rank.problem_code import ProblemCode, seeded
 from sandbox.rank.trusted import TrustedRank
 from sandbox.rank.trusted_arenas import TrustedArenas
-from sandbox.worlds.rank_wire import RankWire
 
 CPU = torch.device("cpu")
 
@@ -89,34 +86,98 @@ def test_only_present_slots_are_poisoned_again() -> None:
     arenas.clear()
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_output_that_changes_after_its_batch_is_late(
-    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arena = Device.output_arena
-    monkeypatch.setattr(Device, "output_arena", lambda device, size: arena(device, size + 8192))  # GPUs round up
-    wire, ends = RankWire.connect(0, True)
-    with contextlib.closing(wire), socket.socket(fileno=ends.sock) as sock:
-        trusted = TrustedRank(0, 1, sock, ends.report, tmp_path, Device())
-        arenas = trusted.arenas
-        for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=0, shared=False)):
+# --- Trusted ranks redraw the iteration of a slot: for all ranks, or for one rank whose peers keep their inputs ---
+
+
+SEED, OTHER = 4242, 777
+
+
+class Drawing(TrustedRank):
+    """A trusted rank in this process, which has drawn one iteration."""
+
+    def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
+        self.rank, self.code, self.setting = setting.rank, code, setting
+        self.device = Device()
+        self.arenas = TrustedArenas(self.device)
+        for fd in self.arenas.make(MakeArenas(SlotLayout(1 << 20, 1 << 16, 16, 1, True), own=True, side=0)):
             os.close(fd)
-        outputs = arenas.sides[0].outputs
-        arenas.begin(2)
-        outputs.fill_(1)
-        page = GatePage(1)
-        trusted.map_gate(MapGate(), [os.dup(page.fd)])
-        waiting = threading.Thread(target=trusted.reveal, args=(Reveal(0, 0, 2, epoch=page.shut()), []))
-        waiting.start()
-        page.open()
-        assert page.wait(60)
-        waiting.join()
-        if late:
-            outputs[LAYOUT.out_bytes : 2 * LAYOUT.out_bytes] += 1
-        arenas.take(0, 0, 2)
-        outputs.fill_(POISON)
-        assert arenas.touched([0]) == [0] * late
-        arenas.clear()
-        page.close()
-    os.close(ends.pipe)
-    os.close(ends.report)
+        self.comparison = SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
+        self.constant, self.meaningful = False, SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
+        self.said: list[object] = []
+        self.reply = lambda order, contents, fds=(): self.said.append(contents)  # type: ignore[method-assign]
+        self.draw(Draw([SEED], timed=False, sides=[]), [])
+
+    def fits(self, order: DrawAgain) -> bool:
+        self.draw_again(order, [])
+        return bool(self.said[-1])
+
+    @property
+    def values(self) -> list[torch.Tensor]:
+        return [tensor.clone() for tensor in self.arenas.inputs_of(0).values()]
+
+
+def two_ranks(slug: str) -> list[Drawing]:
+    found = opened(next(problem for problem in PROBLEMS if problem.slug == slug), "bfloat16")
+    assert found is not None
+    code, setting, _ = found
+    return [Drawing(code, setting.replace(rank=rank)) for rank in range(2)]
+
+
+def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, some, others))
+
+
+def test_only_inputs_of_one_rank_are_drawn_anew() -> None:
+    ranks = two_ranks("allreduce")
+    before = [rank.values for rank in ranks]
+    assert all(rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks)
+    assert all(same(rank.values, old) for rank, old in zip(ranks, before, strict=True))
+    for rank in ranks:
+        rank.fits(DrawAgain(0, OTHER, alone=1, replace=True))
+    assert [same(rank.values, old) for rank, old in zip(ranks, before, strict=True)] == [True, False]
+
+
+def test_slot_is_redrawn_alone_once() -> None:
+    for rank in two_ranks("allreduce"):
+        rank.fits(DrawAgain(0, OTHER, alone=0))
+        rank.fits(DrawAgain(0, OTHER, alone=0, replace=True))
+        assert not rank.fits(DrawAgain(0, OTHER + 1, alone=0))
+        assert rank.fits(DrawAgain(0, OTHER + 2))
+        rank.fits(DrawAgain(0, OTHER + 2, replace=True))
+        assert rank.fits(DrawAgain(0, OTHER + 3, alone=0))
+
+
+def test_inputs_that_ranks_share_do_not_fit_alone() -> None:
+    ranks = two_ranks("physicsnemo_distributed_rfft")
+    fits = [rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks]
+    assert fits == [True, False]  # rank 1's inputs do not change, but must
+
+
+def test_inputs_with_other_shapes_do_not_fit() -> None:
+    for rank in two_ranks("allreduce"):
+        rank.arenas.tables[0] = slots.lay_out({"tensor": torch.zeros(3)})[0]
+        assert not rank.fits(DrawAgain(0, OTHER))
+        assert not rank.fits(DrawAgain(0, OTHER, alone=rank.rank))
+
+
+def test_timed_inputs_differ_where_upstreams_are_constant() -> None:
+    first, _ = two_ranks("allreduce")
+    rank = Drawing(first.code, first.setting.replace(distribution="upstream"))
+    found = []
+    for constant, timed, seed in ((True, False, SEED), (False, True, OTHER), (True, True, SEED), (True, True, OTHER)):
+        rank.constant = constant
+        rank.draw(Draw([seed], timed=timed, sides=[]), [])
+        found.append(rank.values)
+    assert [same(*pair) for pair in itertools.pairwise(found)] == [True, False, False]
+    assert rank.comparison_of(0) is rank.meaningful
+
+
+def test_large_inputs_that_upstream_never_changes() -> None:
+    found = {}
+    for slug in ("allreduce", "ddp", "gemm_allreduce"):
+        rank, _ = two_ranks(slug)
+        upstream = rank.setting.replace(distribution="upstream")
+        found[slug] = rank.changing(rank.setting, [SEED, OTHER])[0] - rank.changing(upstream, [SEED, OTHER])[0]
+    assert found["allreduce"] == {"tensor"}
+    assert {"exp_avg_W1", "exp_avg_sq_W2"} <= found["ddp"]
+    assert not found["gemm_allreduce"]

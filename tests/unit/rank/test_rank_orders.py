@@ -1,0 +1,236 @@
+"""Orders to a rank of the oracle world and to one of a kernel's world, which share a process here, and their answers."""
+
+import itertools
+import os
+import select
+import socket
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from waiting import PATIENCE_S, eventually
+
+import sandbox.rank.rank
+from problems.catalogue import HOME
+from sandbox.admission.ranks import in_gloo_ranks
+from sandbox.protocol import messages
+from sandbox.protocol.events import Setting
+from sandbox.protocol.frames import GatePage, Kind
+from sandbox.protocol.messages import Arm, ChooseBatch, CompareOutputs, Draw, Go, LookAhead, Reveal, SlotLayout
+from sandbox.rank.contender import ContenderRank
+from sandbox.rank.devices.device import Device
+from sandbox.rank.rank import Rank
+from sandbox.rank.trusted import TrustedRank
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.rank_wire import RankWire, Received
+
+ALLREDUCE = HOME / "collective" / "allreduce"
+KERNEL = """
+import torch, torch.distributed as dist
+calls, late = [], []
+late_on = -1
+def solution(tensor):
+    calls.append(tensor.clone())
+    total = tensor.clone()
+    dist.all_reduce(total)
+    if dist.get_rank() != late_on:
+        return total
+    late.append((torch.zeros_like(total), total))
+    return late[-1][0]
+"""
+PASSED = ["PASS", "PASS"]
+
+
+class Asked:
+    """A rank that answers in a thread of this process."""
+
+    def __init__(self, kind: type[Rank], rank: int, world: int, folder: Path) -> None:
+        self.wire, ends = RankWire.connect(rank, kind is TrustedRank)
+        self.rank: Any = kind(rank, world, socket.socket(fileno=ends.sock), ends.report, folder, Device())
+        self.serving = threading.Thread(target=self.rank.serve, daemon=True)
+        self.serving.start()
+        assert self.answer().kind is Kind.READY
+
+    def answer(self) -> Received:
+        while not self.wire.answers:
+            assert select.select([self.wire.sock], [], [], PATIENCE_S)[0]
+            assert self.wire.read() is not None
+        if failure := self.wire.failure():
+            self.wire.answers.clear()
+            raise failure
+        return self.wire.answers.popleft()
+
+    def __call__(self, order: messages.Order[Any], *fds: int) -> Any:
+        """Returns the reply of a trusted rank, or the kind of another's answer."""
+        self.wire.send(order, fds)
+        found = self.answer()
+        if found.kind is Kind.MAKE_ARENAS:
+            return found.fds
+        return found.reply if self.wire.trusted and found.kind is order.kind else found.kind
+
+
+class Run:
+    """One rank of a run: the oracle's and the kernel's."""
+
+    def __init__(self, rank: int, world: int, folder: Path, kernel: str) -> None:
+        own = folder / str(rank)
+        own.mkdir()
+        self.number, self.seeds = rank, itertools.count(100)
+        self.oracle = Asked(TrustedRank, rank, world, own)
+        self.kernel = Asked(ContenderRank, rank, world, own)
+        setting = Setting(str(ALLREDUCE), "tiny", {"M": 16, "N": 8}, world, "cpu", "float32")
+        assert [asked(messages.OpenProblem(setting)) for asked in (self.oracle, self.kernel)] == [Kind.OPENED] * 2
+        found = self.oracle(messages.MeasureBaseline([*range(20)], [1 << 20], 1))
+        self.layout = SlotLayout(found.in_bytes, found.out_bytes, found.room, 4, True)
+        arenas = self.oracle(messages.MakeArenas(self.layout, True, 0))
+        assert self.kernel(messages.MapArenas(self.layout), *arenas) is Kind.MAPPED
+        assert self.kernel(messages.LoadKernel("kernel.py", kernel)) is Kind.LOADED
+
+    @property
+    def module(self) -> Any:
+        return sys.modules["kernel"]
+
+    def draw(self, count: int, timed: bool = True) -> list[int]:
+        """Draws iterations. Returns the sides with late outputs."""
+        drawn = self.oracle(Draw([next(self.seeds) for _ in range(count)], timed, [0]))
+        self.tables = drawn.tables
+        return list(drawn.touched)
+
+    def check(self) -> None:
+        """Makes two checked calls."""
+        self.draw(2, timed=False)
+        self.oracle(Reveal(0, 0, 2))
+        assert self.kernel(Arm(self.tables, checking=True)) is Kind.ARMED
+        assert self.kernel(Go()) is Kind.DONE
+
+    def load_and_check(self, kernel: str) -> None:
+        self.kernel(messages.LoadKernel("kernel.py", kernel))
+        self.check()
+
+    def batch(self, first: int, count: int, **more: Any) -> None:
+        """Makes timed calls on drawn iterations."""
+        tables = self.tables[first : first + count]
+        assert self.kernel(Arm(tables, batch=ChooseBatch(first, count, **more))) is Kind.CHOSEN
+        self.oracle(Reveal(0, first, count))
+        assert self.kernel(Go()) is Kind.DONE
+
+    def compare(self, *slots: int, **more: Any) -> list[str]:
+        return [str(found.verdict) for found in self.oracle(CompareOutputs([*slots], 0, **more))]
+
+
+@pytest.fixture
+def on_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """on_ranks(work, kernel): what work(run) returns on each of two ranks."""
+    monkeypatch.setattr(sandbox.rank.rank, "leave", lambda status: sys.exit())
+
+    def called(work: Callable[[Run], Any], kernel: str = KERNEL) -> list[Any]:
+        return in_gloo_ranks(2, lambda rank, world: work(Run(rank, world, tmp_path, kernel)), PATIENCE_S)
+
+    return called
+
+
+def test_results_that_come_late_are_right_then(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.module.late_on = 1
+        run.check()
+        found = [run.compare(0, 1)]
+        for returned, total in run.module.late:
+            returned.copy_(total)
+        assert run.kernel(messages.Recopy()) is Kind.RECOPIED
+        return [*found, run.compare(0, 1)]
+
+    assert on_ranks(work) == [[PASSED, PASSED], [["WRONG_RESULT"], PASSED]]
+
+
+def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        run.compare(0, 1)
+        checked = len(run.module.calls)
+        assert run.draw(4) == []
+        run.batch(1, 2, warm=3)
+        drawn = [run.oracle.rank.arenas.inputs_of(slot)["tensor"] for slot in (1, 2)]
+        assert all(map(torch.equal, run.module.calls[-2:], drawn))
+        found = [len(run.module.calls) - checked, run.kernel.wire.calls_begun]
+        for first, count, ended in ((3, 1, [2, 2]), (2, 2, [1, 0]), (0, 1, [-1, -1])):
+            ahead = run.oracle(LookAhead(0, first, count, ended))
+            found.append((ahead.written, ahead.missing))
+        run.oracle(messages.TakeOutputs(1, 2, 0))
+        run.batch(3, 1, noop=True)
+        found += [len(run.module.calls) - checked, run.compare(1, 2)]
+        assert run.draw(1) == []
+        run.kernel.rank.outputs[run.layout.out_bytes :] = run.number  # after the comparison
+        return [*found, run.draw(1), run.oracle(messages.CheckPoison([0]))]
+
+    ahead = [(False, False), (True, False), (False, False)], [(False, False), (True, True), (False, False)]
+    assert on_ranks(work) == [[5, 2, *each, 5, PASSED, [], [0]] for each in ahead]
+
+
+def test_inputs_of_one_rank_alone_are_completed(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        run.compare(0, 1)
+        run.draw(2)
+        assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN
+        run.oracle(Reveal(0, 0, 1, rank=1))
+        theirs, own = run.kernel.rank.iterations.armed, run.oracle.rank.arenas
+        return [torch.equal(theirs[slot].arguments[0], own.inputs_of(slot)["tensor"]) for slot in (0, 1)]
+
+    assert on_ranks(work) == [[False, False], [True, False]]
+
+
+def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        run.compare(0, 1)
+        assert run.oracle.rank.arenas.filled == 16 * 8 * 4
+        page = GatePage(2)
+        assert run.oracle(messages.MapGate(), os.dup(page.fd)) is Kind.GATED
+        found = []
+        for late, taken in ((False, True), (False, False), (True, True)):
+            run.draw(2)
+            assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN
+            run.oracle(Reveal(0, 0, 2, epoch=page.shut()))
+            assert run.kernel(Go()) is Kind.DONE
+            page.open()
+            eventually(lambda: int.from_bytes(page.page[64 * (run.number + 1) :][:4], "little") == page.epoch)
+            if late:
+                run.kernel.rank.outputs.view(2, 2, -1)[0, run.number] += 1
+            if taken:
+                run.oracle(messages.TakeOutputs(0, 2, 0))
+                run.oracle(CompareOutputs([], 0))
+            found.append(run.oracle(messages.CheckPoison([0])))
+        return found
+
+    assert on_ranks(work) == [[[], [0], [0]]] * 2
+
+
+FAILING = {
+    "def solution(": ("SYNTAX", 1),
+    "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
+    "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
+}
+
+
+def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        found: list[Any] = []
+        for text in FAILING:
+            with pytest.raises(WorldFailed) as failed:
+                run.load_and_check(text)
+            found.append((failed.value.kind, failed.value.line))
+        with pytest.raises(WorldFailed, match=r"BROKEN.*KeyError: 7"):
+            run.oracle(messages.TakeOutputs(0, 1, 7))
+        assert run.kernel(messages.Wake()) is Kind.AWAKE  # it has forgotten the exceptions
+        module = weakref.ref(run.module)
+        for asked in (run.kernel, run.oracle):
+            asked.rank.close_problem()
+        left = [name for name in sys.modules if name.startswith(("problem_", "kernel"))]
+        return [*found, left, module(), run.oracle.rank.arenas.sides]
+
+    assert on_ranks(work) == [[*FAILING.values(), [], None, {}]] * 2
