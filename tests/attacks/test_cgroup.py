@@ -1,6 +1,5 @@
 """Real control groups of worlds, and real kills. Skipped, with the reason, on machines that allow no such group."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -90,23 +89,6 @@ def test_processes_that_fork_and_leave_are_killed(group):
     eventually(lambda: len(members(group)) > 0)
     group.kill()
     eventually(lambda: members(group) == [])
-
-
-def test_groups_of_referee_that_was_killed_are_swept():
-    ended = subprocess.Popen(["/bin/true"])
-    ended.wait()
-    left = Path(PLACE) / f"{cgroup.PREFIX}{ended.pid}-0"
-    mine = cgroup.make(None, counted=True)
-    left.mkdir()
-    cgroup.place.cache_clear()
-    try:
-        assert cgroup.place(counted=True) == PLACE
-        assert not left.exists()
-        assert mine.path.exists()
-    finally:
-        mine.remove()
-        with contextlib.suppress(FileNotFoundError):
-            left.rmdir()
 
 
 def test_a_worlds_bound_says_that_it_was_exceeded(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from no_jail import no_jail
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 from sandbox.jail import seccomp
 from sandbox.jail.choice import why_not
@@ -90,6 +90,15 @@ def test_fork_bomb_is_ended_as_such(program: bytes, tmp_path: Path, asked: signa
             os.kill(first, asked)
         assert process.wait(PATIENCE_S) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap gets the signal, too
     assert marked(mark) == []
+
+
+def test_world_ends_with_the_program_that_keeps_it(program: bytes, tmp_path: Path) -> None:
+    wrapped = wrap("import os, time\nprint(os.getppid(), flush=True)\ntime.sleep(600)", tmp_path, program)
+    assert "from sandbox.jail.inside import main" in " ".join(wrapped.argv)
+    with subprocess.Popen(wrapped.argv, **wrapped.inherited, stdout=subprocess.PIPE, text=True) as process:
+        wrapped.close()
+        os.kill(int(process.stdout.readline()), signal.SIGKILL)
+    eventually(lambda: not marked(f"MARK={tmp_path}".encode()))
 
 
 def marked(mark: bytes) -> list[str]:

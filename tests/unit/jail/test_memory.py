@@ -10,7 +10,9 @@ from unittest.mock import Mock, patch
 import pytest
 
 from sandbox.jail import cgroup, memory
-from sandbox.jail.profiles import NONE
+from sandbox.jail.cgroup import Group
+from sandbox.jail.memory import AgentUsage, Bound
+from sandbox.jail.profiles import NONE, Caps
 
 
 def test_unreadable_mapping_counts_up_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +70,106 @@ def test_groups_of_ended_referees_alone_are_removed(monkeypatch: pytest.MonkeyPa
         (tmp_path / f"pkb-arena-{name}").mkdir()
     cgroup._sweep(tmp_path)
     assert removed == [f"pkb-arena-{ended.pid}-0"]
+
+
+# --- Control groups whose files are made here: what they count, where a new one is made, and what it bounds ---
+
+
+FILES = {
+    "memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 1\n",
+    "cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
+    "memory.current": "4096\n",
+    "cgroup.events": "populated 1\nfrozen 1\n",
+    "cgroup.freeze": "0",
+    "cgroup.procs": "5\n7\n",
+}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return Group(tmp_path)
+
+
+def test_a_group_tells_what_the_kernel_counts(group: Group) -> None:
+    assert (group.kills(), group.cpu_seconds(), group.memory(), group.pids()) == (2, 2.5, 4096, [5, 7])
+    assert group.frozen
+    for frozen in (True, False):
+        group.set_frozen(frozen)
+        assert (group.path / "cgroup.freeze").read_text() == str(int(frozen))
+    group.kill()
+    assert (group.path / "cgroup.kill").read_text() == "1"
+    gone = Group(group.path / "gone")
+    gone.set_frozen(True)
+    assert (gone.kills(), gone.memory(), gone.pids()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_who_counts_memory_depends_on_the_group(
+    group: Group, counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(limit: int | None, counted: bool) -> Group:
+        if counted and not has_controller:
+            raise cgroup.NoGroup
+        return group
+
+    has_controller = counted
+    monkeypatch.setattr(cgroup, "make", make)
+    monkeypatch.setattr(memory, "held_bytes", lambda *_: 3 << 20)
+    small, large, trusted = (Bound(NONE, tmp_path, limit) for limit in (2 << 20, 4 << 20, None))
+    ended = "the ranks asked for more than the {} MiB a world may have; the operating system has ended them"
+    held = "the ranks hold 3 MiB together, more than the 2 MiB a world may have"
+    assert small.excess([]) == (ended.format(2) if counted else held)
+    assert large.excess([]) == large.killed() == (ended.format(4) if counted else "")
+    assert trusted.excess([]) == trusted.killed() == ""
+    (tmp_path / "memory.events").write_text("oom_kill 0\n")
+    assert large.excess([]) == small.killed() == ""
+    monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: 9.0)
+    usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 10, 1 << 20, 2.0))
+    assert "have used 2 s, more than the 2 s" in usage.excess(os.getpid())
+
+
+def test_memory_that_cannot_be_limited_makes_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "_write", lambda path, text: path.name != "memory.max")
+    assert cgroup._make(tmp_path, None).path.is_dir()
+    with pytest.raises(cgroup.NoGroup, match="its memory cannot be limited"):
+        cgroup._make(tmp_path, 1)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def write(path: Path, text: str) -> bool:
+    """Does what the kernel does with a text."""
+    if path.name == "cgroup.procs":
+        left = path.parents[1] / path.name
+        left.write_text(left.read_text().replace(text, ""))
+    path.write_text(text.removeprefix("+"))
+    return True
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "more", "places"),
+    [
+        ("cpu memory", "cpu", {}, ["own", "own"]),
+        ("", "memory", {}, ["above", "own"]),
+        ("", "memory", {"memory.max": "4096"}, ["own"]),
+        ("", "memory", {"cgroup.procs": "0"}, ["above"]),
+        ("", "", {"cgroup.procs": str(os.getppid())}, ["own"]),
+        ("", "", {"cgroup.procs": "0"}, []),
+        ("", "", {"cgroup.procs": "0", "delegated": "1"}, []),
+        ("", "memory", {"delegated": "0"}, ["above", "own"]),
+        ("", "memory", {"delegated": "1"}, ["own", "above", "own"]),
+        ("", "", {"cgroup.procs": "0", "cgroup.type": None}, ["own"]),
+    ],
+)
+def test_worlds_go_where_memory_can_be_divided(own, above, more, places, tmp_path, monkeypatch) -> None:
+    group = tmp_path / "above" / "own"
+    group.mkdir(parents=True)
+    for path, divided in ((group, own), (group.parent, above)):
+        usual = {"cgroup.type": "domain", "memory.max": "max", "cgroup.procs": "", "cgroup.subtree_control": divided}
+        for name, text in (usual | (more if path == group else {})).items():
+            if text is not None:
+                (path / name).write_text(text)
+    monkeypatch.setattr(cgroup, "_write", write)
+    monkeypatch.setattr(os, "getxattr", lambda path, name: (path / "delegated").read_bytes())
+    assert [path.name for path in cgroup._candidates(tmp_path, group)] == places

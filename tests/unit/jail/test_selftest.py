@@ -96,6 +96,7 @@ def test_missing_jail_is_rejected_with_its_leaks(program):
     assert {*FORBIDDEN} - leaks <= {*elsewhere.split()}
     allowed = subprocess.run(["unshare", "--user", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0
     assert ("is_root" in leaks, "makes_user_namespace" in leaks) == (os.geteuid() == 0, allowed)
+    assert ("writes_sysctl" in leaks) == os.access("/proc/sys/kernel/hostname", os.W_OK)
 
 
 def test_a_shared_network_is_rejected(chosen, program):

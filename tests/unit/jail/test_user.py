@@ -14,7 +14,7 @@ from waiting import PATIENCE_S
 
 from sandbox.jail import profiles
 from sandbox.jail.choice import why_not
-from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, python_path
+from sandbox.jail.profiles import FULL, NESTED, ROOT, Profile, python_path
 from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
 from sandbox.machine import processes
 
@@ -44,10 +44,9 @@ print(json.dumps({
 """
 
 
-def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
+def asked(profile: Profile, program: bytes, folder: Path) -> dict:
     argv = [sys.executable, "-c", ASKS]
-    fd = None if program is None else memory_file(program)
-    with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
+    with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=memory_file(program))) as world:
         said = subprocess.run(
             world.argv, **world.inherited, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
@@ -74,15 +73,6 @@ def test_jailed_user_has_name_and_imports_libraries(profile, tmp_path):
     assert found["home"] == str(profiles.INSIDE)
     assert found["others"] == 0
     assert all(cache.startswith(found["expected"]) for cache in found["caches"])
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_without_jail_caches_lie_in_worlds_folder(tmp_path):
-    found = asked(NONE, None, tmp_path)
-    assert found["failed"] == {}
-    assert found["user"] == profiles.USER
-    assert all(cache.startswith(str(tmp_path)) for cache in found["caches"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a world that root starts has a uid of its own")
