@@ -135,9 +135,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         kernel: as in `DuelPlan`.
         """
         super().__init__()
-        self.services = services
-        self.problem = problem
-        self.choice = choice
+        self.services, self.problem, self.choice = services, problem, choice
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
@@ -188,7 +186,8 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             self._could_limit = could
             limit = self.query_one("#dollars", Input)
             limit.disabled = could is None
-            limit.value = DOLLARS if could else ""
+            with self.prevent(Input.Changed):  # nothing was typed that could solve an error
+                limit.value = DOLLARS if could else ""
             limit.placeholder = "no player costs money" if could is None else "no limit"
         self._show_limit()
 

@@ -199,6 +199,7 @@ def open_app(services: Services) -> Opener:
                 await _until(pilot, lambda: bool(app.picker.query("#problems") and app.picker.table.row_count))
                 if problem:
                     await _until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
+                await _until(pilot, lambda: not app._in_preparation)  # keys would wait for a screen that a test leaves
                 yield app, pilot
                 drawn(app)
                 assert app.faults == []
