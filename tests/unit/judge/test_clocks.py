@@ -51,6 +51,8 @@ def test_overhead_leaves_share_and_device_time() -> None:
     assert made.medians() == (40.0, 50.0 * LEAST_SHARE)
     made.estimate(clock(times=(45.0, 30.0)))
     assert made.medians() == (45.0, 30.0)
+    made.estimate(clock(times=(101.0, 51.0)))
+    assert made.medians() == (100.0, 50.0)
 
 
 def test_device_time_does_not_hide_noise_of_calls() -> None:
@@ -98,6 +100,8 @@ def test_an_uncertain_cost_makes_the_interval_wider() -> None:
     sure, unsure = clock("call", noop={0: [10.0] * 8}), clock("call", noop={0: [1.0, 20.0] * 4})
     assert sure.overhead_error() == 0.0
     assert unsure.overhead_error() > 0.0
+    own = clock("call", noop={0: [50.0] * 20, CONTENDER_INDEX: [1.0, 20.0] * 4})  # the kernel's no-op batches
+    assert own.overhead_error() > 0.0
     narrow, wide = sure.estimate(), unsure.estimate()
     assert wide.high / wide.low > narrow.high / narrow.low
 

@@ -73,12 +73,6 @@ def test_why_there_is_no_energy_is_said(gpu: MadeGpu) -> None:
     assert measured(gpu, no_driver)[1].missing == "nvmlInit: Driver Not Loaded"
 
 
-def test_cpu_ranks_have_no_counter() -> None:
-    rounds = MadeMachine().rounds()
-    rounds.measure()
-    assert energy.measure(rounds.turns, (1.0, 1.0)).missing == "CPU ranks have no counter of energy"
-
-
 def test_power_is_between_first_step_and_last() -> None:
     steps = [(0.995, 1.0, 1_000_000), (1.09, 1.1, 1_050_000), (1.19, 1.2, 1_100_000)]
     found = power(steps, 0.3)

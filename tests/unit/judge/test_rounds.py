@@ -9,7 +9,7 @@ from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
 from sandbox.machine.devices.kind import MOST_DISTINCT
-from sandbox.protocol.events import RankChecked, Timed
+from sandbox.protocol.events import Interval, RankChecked, Timed
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
 from sandbox.protocol.verdict import Verdict
@@ -26,14 +26,22 @@ PAIRS = MadeCpu.pace.pairs
 
 def test_fixed_rounds_measure_calls_without_overhead() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
-    rounds = machine.rounds(machine.run(rounds=6))
+    rounds, started = machine.rounds(machine.run(rounds=6)), machine.clock.monotonic()
     rounds.measure()
     assert rounds.turns.rounds == 6
+    assert 6 * PAIRS * rounds._pair_seconds < machine.clock.monotonic() - started
     assert len(rounds.call.raw) == 6 * PAIRS
     assert rounds.call.overhead_us == pytest.approx(2.0)
     assert rounds.call.medians() == pytest.approx((98.0, 48.0))
     assert rounds.call.speed.median == pytest.approx(98 / 48)
     assert rounds.device.speed is None
+
+
+@pytest.mark.parametrize("rival", ["", "rival.py"])
+def test_only_a_kernel_that_leads_is_confirmed(rival: str) -> None:
+    rounds = MadeMachine().rounds(rival=rival)
+    leads = [rounds._leads(Interval(speed, 0.98 * speed, 1.02 * speed)) for speed in (0.5, 1.0, 2.0)]
+    assert leads == [bool(rival), False, True]
 
 
 def test_a_slow_side_shortens_the_batch() -> None:

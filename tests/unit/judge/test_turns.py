@@ -130,6 +130,7 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
         if isinstance(order, Draw):
             taken = set()
         elif isinstance(order, TakeOutputs):
+            assert order.side == CONTENDER  # the baseline's outputs stay
             taken |= set(range(order.first, order.first + order.count))
         elif isinstance(order, CompareOutputs):
             assert taken >= set(order.slots)

@@ -186,3 +186,7 @@ def test_disturbed_batches_of_references_teach_no_offsets():
 def test_few_batches_and_one_reference_teach_nothing(count):
     assert learned(batches_of(pairs_with([0.0] * 4, count=count))) == []
     assert learned([(0, 100.0, 0)] * 20) == []
+
+
+def test_shares_of_tiny_masses_add_up() -> None:
+    assert random_effects._shares(np.log([[1.0, 3.0]]) - 2000.0).tolist() == [pytest.approx([0.25, 0.75])]
