@@ -11,7 +11,7 @@ import tempfile
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from waiting import PATIENCE_S
@@ -60,23 +60,12 @@ def _portable_header() -> str:
     )
 
 
-class Launch(NamedTuple):
-    """A launch that has not run yet: `launch.call(*launch.given)` runs it."""
-
-    call: Any
-    given: tuple[Any, ...]
-    held: tuple[Any, ...]
-    """The tensors whose addresses are in `given`."""
-
-
 launched: set[str] = set()
 """Names of the kernels that were launched in this process."""
 compiled: list[str] = []
 """Kernels compiled since the last host barrier of a team (`Team._host_barrier`)."""
 compiled_late: set[str] = set()
 """Kernels that were in `compiled` when a kernel was launched that may wait for its peers."""
-queued: list[Launch] | None = None
-"""Collects launches, as behind a stream that waits. None: launches run immediately."""
 
 
 class _Kernel:
@@ -107,10 +96,7 @@ class _Kernel:
             for value, convert, passed_as in zip(arguments, self.convert, self.types, strict=True):
                 ready.append(passed_as(convert(value)))
             extents = (ctypes.c_uint * 2)(*(*grid, 1)[:2])
-            if queued is None:
-                self.call(extents, ctypes.c_uint(shape[1]), *ready)
-            else:
-                queued.append(Launch(self.call, (extents, ctypes.c_uint(shape[1]), *ready), arguments))
+            self.call(extents, ctypes.c_uint(shape[1]), *ready)
 
         return launch
 

@@ -1,15 +1,11 @@
 """The cut of truncation agrees entry by entry with the cut of whole rows, also where many logits are equal."""
 
-import shutil
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import cuda_on_cpu as emulation
 import pytest
 import torch
 import torch.distributed as dist
-from waiting import PATIENCE_S
 
 from sandbox.kit.blocks.truncation import find_cut
 
@@ -69,18 +65,3 @@ def test_the_cut_is_that_of_whole_rows(in_ranks, world, dtype):
         return wrong_cuts(find_cut, rank, world, dtype, COLUMNS)
 
     assert in_ranks(world, work) == [[]] * world
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
-@pytest.mark.parametrize("world", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("columns", [COLUMNS, 4200], ids=["short", "more equal ones than a block lists"])
-def test_cut_by_candidates_matches_whole_rows_when_emulated(in_ranks, world, dtype, columns):
-    def work(rank: int, world: int) -> list[str]:
-        for block in ("candidates", "truncation"):
-            sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
-        kernel = emulation.as_on_gpus("from sandbox.kit.blocks.truncation import find_cut", "kernel")
-        return wrong_cuts(kernel.find_cut, rank, world, dtype, columns)
-
-    assert in_ranks(world, work, timeout=PATIENCE_S) == [[]] * world

@@ -89,24 +89,3 @@ def test_hanging_kernel_has_failed_and_dead_one_caused(monkeypatch: pytest.Monke
     assert first_failure(both) is both[1]
     with pytest.raises(ProfileFailed, match="rank 0 ended without a report; last line printed: no jail"):
         _reported([b"", b""], set(), "no jail")
-
-
-NO_CUPTI = """
-import torch.autograd.profiler
-def refuse(self):
-    raise RuntimeError("CUPTI_ERROR_NOT_INITIALIZED")
-if dist.get_rank() == 1:
-    torch.autograd.profiler.profile.__enter__ = refuse
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.further
-def test_missing_profiler_on_one_rank_keeps_counts() -> None:
-    found = profile_world(SETTING, "kernel.py", Kernel(RIGHT + NO_CUPTI), PretendedGpus(), choose())
-    assert found.outside is not None
-    unseen = [each.unseen.partition("; ")[0] for each in found.reports]
-    assert unseen == [
-        "torch's profiler did not start on another rank",
-        "torch's profiler did not start: RuntimeError: CUPTI_ERROR_NOT_INITIALIZED",
-    ]
