@@ -54,10 +54,10 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:
-    """ "132 results · 71 pass · $0.42 · updated 4 s ago"."""
+    """ "132 of 261 results · 71 pass · $0.42 · updated 4 s ago"."""
     if not grid.sessions:
         return "empty"
-    parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} pass"]
+    parts = [f"{grid.results} of {grid.total} results", f"{grid.passed} pass"]
     waiting = sum(square.waiting for square in grid.squares.values())
     if waiting:
         parts.append(f"{waiting} waiting for a verdict")
