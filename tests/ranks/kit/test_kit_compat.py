@@ -26,14 +26,6 @@ def build_together(rank: int, world: int) -> None:
     assert again.twice(torch.ones(1)).item() == 2.0
 
 
-@pytest.mark.long
-@pytest.mark.timeout(550)
-def test_a_world_builds_an_extension_once(worlds, tmp_path):
-    worlds.run(build_together, 2, timeout_s=500, PKB_KERNEL_CACHE=str(tmp_path))
-    assert len(list(tmp_path.glob("*.ext.so"))) == 1
-    assert not list(tmp_path.glob("*.build"))
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_cuda_sources_need_the_toolkit_and_say_so(monkeypatch, tmp_path):
     from torch.utils import cpp_extension

@@ -113,12 +113,13 @@ def test_pure_data_movement_is_exact():
     off[7] = torch.nextafter(off[7].float(), torch.tensor(9.0)).bfloat16() + 0.01
     assert judged(baseline.clone(), baseline, baseline.double())[1] is Verdict.PASS
     assert judged(off, baseline, baseline.double())[1] is Verdict.WRONG_RESULT
+    assert limits(baseline, baseline.dtype, UsualError(), OwnError(), 0.0, 0.0, exact=False) == Limits(0.0, 0.0, True)
 
 
 def test_integers_beyond_float_precision_are_told_apart():
     baseline = torch.tensor([2**24, 5000, 2**53])
     figures, verdict = judged(baseline + torch.tensor([1, 0, 0]), baseline, baseline)
-    assert (verdict, figures.where) == (Verdict.WRONG_RESULT, [1.0, 0.0, 0.0])
+    assert (verdict, figures.where, figures.rms, figures.max_limit) == (Verdict.WRONG_RESULT, [1.0, 0.0, 0.0], 0.0, 0.0)
     assert judged(baseline + torch.tensor([0, 0, 1]), baseline, baseline)[1] is Verdict.WRONG_RESULT
     figures, verdict = judged(baseline.clone(), baseline, baseline)
     assert (verdict, figures.rms, figures.max, figures.wrong) == (Verdict.PASS, 0.0, 0.0, 0)
@@ -244,9 +245,9 @@ def test_float32_output_of_bfloat16_run_has_bfloat16_limits():
 
 
 def test_the_usual_error_is_that_of_all_iterations():
-    usual = UsualError.of([OwnError(1.0, 5.0), OwnError(3.0, 4.0), OwnError(float("inf"), float("inf"))])
-    assert usual.rms == pytest.approx(5**0.5)
-    assert usual.spread == pytest.approx(2**0.5 / 2)
+    usual = UsualError.of([OwnError(1, 5.0), OwnError(3, 4.0), OwnError(5, 2.0), OwnError(float("inf"), float("inf"))])
+    assert usual.rms == pytest.approx((35 / 3) ** 0.5)
+    assert usual.spread == pytest.approx(2 / 3)
     assert usual.max == 5.0
     assert UsualError.of([OwnError()] * 3) == UsualError()
     assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
