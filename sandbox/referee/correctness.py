@@ -91,7 +91,7 @@ class CorrectnessCheck:
             yield
             self.emit(PhaseEnded(phase=name, seconds=self.timer.monotonic() - started))
         finally:
-            self.seconds[name] = self.timer.monotonic() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.timer.monotonic() - started  # it may begin again
 
     def compiling(self, active: bool) -> None:
         """Reports compilation within load or the first call as a phase of its own."""
