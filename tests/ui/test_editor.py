@@ -149,11 +149,7 @@ async def test_tab_indents_selected_lines_and_shift_tab_undoes(editing) -> None:
         editor.move_cursor((1, 2))
         await pilot.press("tab", "shift+tab")
         assert editor.text == "def f():\nre  turn 1\n\nx = 2\n"
-
-
-async def test_selection_within_line_is_not_lost_to_tab(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.open_saved("  one two")
+        editor.open_saved("  one two")  # a selection within a line is not lost
         editor.selection = Selection((0, 2), (0, 5))
         await pilot.press("tab")
         assert editor.text == "      one two"

@@ -129,6 +129,9 @@ def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
     damaged.symlink_to("nowhere")
     assert journals.plan_to_go_on(paths, "") == ("older", PLAN)
     assert [path.name for path in journals.journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
+    for path, stays in ((older, True), (paths.sweeps / "new.jsonl", False)):
+        journals.SweepJournal(path, path.stem).leave()
+        assert path.exists() == stays
 
 
 def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
 from scripted_referee import COMMAND as REFEREE
 from waiting import PATIENCE_S, comes_true
 
-from arena.errors import MachineError, PlayerFailed, UsageError
+from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.machine.facts import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -28,7 +29,7 @@ from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.queue import Jobs, Try, Worker
+from arena.sweep.queue import Jobs, Try, Worker, WorkerAccess
 from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems, parse_players
 from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
@@ -64,6 +65,8 @@ class Scripted(Player):
         if isinstance(answer, Exception):
             raise answer
         if self.tries and answer is not None:
+            with pytest.raises(RunRefused):
+                await access.build(Kernel("refuse"), "try.py")
             assert (await access.judge(Kernel("wrong"), "try.py")).result.verdict is Verdict.WRONG_RESULT
         kernel = Kernel(answer) if answer is not None else None
         return Submission(kernel, reason="" if answer else "refusal", spent=Spent(10, 5, 0.25))
@@ -165,9 +168,27 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
 
 
 async def test_an_agent_tries_kernels_at_the_seats(paths: Paths) -> None:
-    sweep = await played(paths, plan_for("1-3"), [Scripted("pass", tries=True)])
+    sweep = await played(paths, plan_for("1-3", rounds=0), [Scripted("pass", tries=True)])
     assert sweep.progress.whole
+    assert [result.record.speedup for result in results(paths)] == [None] * 3  # the plan's rounds, also of the last one
     assert [result.verdict for result in results(paths)] == ["PASS"] * 3
+
+
+async def test_other_sizes_are_not_tried_of_the_baseline(paths: Paths) -> None:
+    baseline = Scripted("pass", name="b")
+    baseline.name = PlayerName(PlayerKind.NAMED, "baseline")
+    await played(paths, plan_for("1", other_sizes=True), [baseline, Scripted("pass")])
+    tried = {result.cell.player: bool(result.record.tried_other_sizes) for result in results(paths)}
+    assert tried == {"baseline": False, "agent:s": True}
+
+
+async def test_kernel_that_is_only_built_is_not_timed() -> None:
+    asked: list[Try] = []
+    jobs = SimpleNamespace(try_out=lambda each: asked.append(each) or asyncio.sleep(0))  # type: ignore[func-returns-value]
+    access = WorkerAccess(jobs, None, Scripted(), 1, print)  # type: ignore[arg-type]
+    for act in (access.judge, access.build):
+        await act(Kernel("pass"), "try.py")
+    assert [each.rounds for each in asked] == [None, 0]
 
 
 async def test_broken_provider_is_asked_no_more(paths: Paths) -> None:

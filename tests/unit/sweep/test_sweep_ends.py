@@ -130,7 +130,7 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
         eventually(lambda: found.extend(filter(there, sweeps.rows())) or found)
         return found[0]
 
-    name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 1 --rounds 1")
+    name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 1 --rounds 0")
     assert [each.sweep for each in sweeps.rows()] == [name] == ["mine"]  # also before it has its plan
     stop_sweep(row(lambda each: each.place == "running" and each.what.endswith(" baseline")))
     stopped = row(lambda each: each.place == "stopped")
