@@ -170,12 +170,12 @@ LATE = """
 import time, torch, torch.distributed as dist
 def solution(tensor):
     if dist.get_rank() == 1:
-        time.sleep(0.5)
+        time.sleep(0.25)
     out = tensor.clone()
     dist.all_reduce(out)
     return out
 """
-BAD = LATE.replace("time.sleep(0.5)", 'raise ValueError("no such thing")')
+BAD = LATE.replace("time.sleep(0.25)", 'raise ValueError("no such thing")')
 
 
 @pytest.mark.slow

@@ -66,7 +66,8 @@ def test_calls_count_where_profiler_sees_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_rank_failing_while_others_wait_is_told_soon() -> None:
+def test_rank_failing_while_others_wait_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiled_world, "AFTER_FAILURE_S", 1.0)
     source = RIGHT.replace(
         "    total =",
         "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    total =",
@@ -80,10 +81,10 @@ def test_rank_failing_while_others_wait_is_told_soon() -> None:
 
 @pytest.mark.slow
 def test_hanging_kernel_has_failed_and_dead_one_caused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiled_world, "LIMIT_S", 6.0)
+    monkeypatch.setattr(profiled_world, "LIMIT_S", 2.0)
     hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"
     found = profile_world(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose())
-    assert [each.failed.partition(";")[0] for each in found.reports] == ["TIMEOUT: no report within 6 s"] * 2
+    assert [each.failed.partition(";")[0] for each in found.reports] == ["TIMEOUT: no report within 2 s"] * 2
     both = _reported([b"", b""], {0}, "")
     assert both[1].failed == "it ended without a report; it printed nothing"
     assert first_failure(both) is both[1]
