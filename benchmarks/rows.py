@@ -34,6 +34,8 @@ class PlannedRun:
     choice: Choice
     size: str = ""
     """The size in words; empty: the preset's name."""
+    source: str = ""
+    """The text that is judged; empty: that of the word."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -113,7 +115,7 @@ async def judged_row(
     try:
         setting = choose_setting(planned.problem, planned.choice, settings)
         named = named_kernel(planned.kernel, planned.problem, catalogue, setting.device)
-        name, source = named or _example(planned.kernel)
+        name, source = ("kernel.py", planned.source) if planned.source else named or _example(planned.kernel)
         judgement = await judge_source(judge, planned.problem, setting, name, source, rounds)
     except UsageError as error:
         return _run_row(planned, setting, REFUSED, error.message, started)

@@ -1,7 +1,6 @@
 """The baseline against itself, many times for each of some problems.
 
-Counts how often identical code is called faster or slower, and how often the interval contains 1. CPU ranks and GPUs
-are counted the same way.
+Counts how often identical code is called faster or slower, and how often the interval contains 1. CPU ranks and GPUs alike.
 """
 
 from collections import Counter
@@ -47,13 +46,17 @@ ranking with gathered scores."""
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
     """Makes some runs of each problem at the default budget, one problem after another: two to six seconds each.
 
+    Each is of another text, as a person's saves are.
+
     Raises:
         MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     usual = USUAL[scope.device or "cpu"]
     choice = Choice(preset=scope.preset or usual.preset, world=scope.world or usual.world, device=scope.device)
     runs = range(scope.repetitions or usual.runs)
-    planned = (PlannedRun(problem, BASELINE, choice) for problem in scope.problems_or(usual.problems) for _ in runs)
+    problems = scope.problems_or(usual.problems)
+    texts = ((problem, f"{problem.baseline_source}\n# {run}\n") for problem in problems for run in runs)
+    planned = (PlannedRun(problem, BASELINE, choice, source=text) for problem, text in texts)
     async with load(scope.loaded), temporary_engine() as engine:
         await rows_of(engine, planned, None, tell, rows, SAME_CODE_TABLE)
 
@@ -80,7 +83,7 @@ def conclude(rows: Sequence[RunRow]) -> Conclusion:
 def summary(rows: Sequence[RunRow]) -> str:
     """Runs of identical code in a line.
 
-    It has the outcomes, and by clock the range of medians, how many intervals contain 1, and the median half width.
+    It has the outcomes, and by clock the medians' range and median, how many intervals contain 1, and the median half width.
     """
     passed = [row for row in rows if row.verdict == Verdict.PASS]
     outcomes = Counter(row.outcome for row in passed)
@@ -90,8 +93,10 @@ def summary(rows: Sequence[RunRow]) -> str:
         found = intervals(passed, clock)
         if found:
             least, most, inside = spread(found)
+            middle = median(interval.median for interval in found)
             width = 100 * median(half_width(interval) for interval in found)
-            text += f"; {clock} {least:.4f} to {most:.4f}, 1 inside {inside} of {len(found)} intervals, ±{width:.3g} %"
+            text += f"; {clock} {least:.4f} to {most:.4f}, median {middle:.4f}, 1 inside {inside} of {len(found)}"
+            text += f" intervals, ±{width:.3g} %"
     return text
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from stored_runs import result as run_result
@@ -62,11 +63,13 @@ class MadeJudge:
 
     def __init__(self, *results: Result) -> None:
         self._results = iter(results)
+        self.requests: list[RunRequest] = []
 
     async def start(self, setting: Setting | None = None) -> None:
         """There is nothing to start."""
 
     async def judge(self, request: RunRequest) -> RunInProgress:
+        self.requests.append(request)
         return MadeRun(header_of(request), next(self._results))
 
 
@@ -103,6 +106,15 @@ def test_a_row_says_how_much_was_measured():
     assert rows[0].harness_us == Microseconds(call=3.0, device=2.0)  # per call, not per batch
     assert rows[0].phases == Seconds(time=1.5)
     assert (rows[0].preset, rows[0].device) == ("tiny", "cpu")
+
+
+def test_planned_text_replaces_that_of_its_word():
+    judge = MadeJudge(result(Verdict.PASS))
+    rows: list[RunRow] = []
+    text = "def solution(x):\n    return x\n"
+    asyncio.run(rows_of(judge, [replace(planned(BASELINE), source=text)], None, print, rows))
+    assert [(each.kernel_name, each.source) for each in judge.requests] == [("kernel.py", text)]
+    assert rows[0].kernel == BASELINE
 
 
 def test_three_harness_errors_in_a_row_end_it():
