@@ -146,6 +146,8 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
         "TRITON_CACHE_DIR": f"{home}/.cache/triton",
         "OMP_NUM_THREADS": "1",
+        # torch keeps the last 2000 collectives. A new world would take new memory for each until then, an old one does not.
+        "TORCH_FR_BUFFER_SIZE": "16",
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",

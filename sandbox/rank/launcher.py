@@ -113,7 +113,7 @@ def _rank(plan: LaunchPlan, r: int, kind: Any) -> None:
     os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan.ranks)}
     device.join(r, plan.ranks, plan.folder)
     if not plan.trusted:
-        device.warm_kit()
+        device.warm_up()
         kernel_compilers.watch()
     sock = socket.socket(fileno=plan.sockets[r])
     kind(r, plan.ranks, sock, plan.reports[r], folder, device).serve()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.attacks.attack_bait import printed
 from benchmarks.attacks.attack_suite import MOST_TRIES, TWIN
 from sandbox.protocol.events import PhaseStarted
 from sandbox.protocol.verdict import Verdict
@@ -13,6 +14,35 @@ ATTACKS = f"{TWIN[0]}-"
 
 def test_a_kernel_gets_its_verdict(judged, kernel_name):
     judged(kernel_name)
+
+
+COUNTS_ITS_FAULTS = """
+import resource
+import torch
+import torch.distributed as dist
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+
+def faults(calls):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(calls):
+        dist.all_reduce(torch.zeros(8))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+early, _, late = faults(100), faults(600), faults(300)
+print(f"{early} {late} faults")
+"""
+
+
+def test_new_world_is_as_warm_as_old_ones(referee):
+    assert referee.judge(referee.setting("allreduce"), COUNTS_ITS_FAULTS, rounds=0).verdict is Verdict.PASS
+    ranks = [line.split() for line in printed(referee.events).splitlines() if line.endswith("faults")]
+    assert len(ranks) == 2
+    # Otherwise 140 of the first hundred calls, and 90 while torch's record of collectives fills up.
+    assert all(int(early) < 40 and int(late) < 30 for early, late, _ in ranks), ranks
 
 
 USES_ITS_BUFFER_LATE = """

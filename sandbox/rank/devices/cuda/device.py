@@ -119,7 +119,7 @@ class CudaDevice(Device):
         dist.all_reduce(torch.zeros(1, device=self.torch_device))
         torch.cuda.synchronize()
 
-    def warm_kit(self) -> None:
+    def warm_up(self) -> None:
         """Imports CuPy and compiles what the kit needs for signals and recorded calls, once per world."""
         from sandbox.kit import recorded
         from sandbox.kit.errors import CompileError
