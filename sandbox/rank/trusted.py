@@ -113,6 +113,8 @@ class TrustedRank(Rank):
             self.constant = fits and self.comparison.any_rank(bool(own - theirs))
         self.device.free_blocks(CACHED_BYTES)
         self.arenas.filled = max(64, *measurement.out_sizes)
+        # Its first call makes a context of the device. That takes half a second, thrice as long while reference worlds start.
+        self.device.complete(None, self.arenas.own, [], watch=False)
         self.reply(order, measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
 
     def changing(self, setting: RankSetting, seeds: list[int]) -> tuple[set[str], object]:
@@ -152,8 +154,6 @@ class TrustedRank(Rank):
         self.device.free_blocks(CACHED_BYTES)
         self.device.synchronize()
         self.reply(order, messages.Drawn(tables, touched))
-        # Its first call makes a context of the device, which takes half a second. The worlds assemble arguments meanwhile.
-        self.device.complete(None, self.arenas.own, [], watch=False)
 
     def reveal(self, order: messages.Reveal, fds: list[int]) -> None:
         """Completes the inputs of some slots right before a side's GO. Without a side it only watches the device."""
