@@ -197,7 +197,7 @@ class DeviceTime:
 
         with self.turns.watched(self.turns.stopped_kernels(world)):
             stop = self.probes.hold if probe.kind == "held" else self.probes.replace
-            stop(probe, batch, self.turns.call_seconds, run_queued)
+            stop(probe, batch, self.turns.call_seconds[side is self.turns.contender_side], run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
             self.turns.end(side, world, batch)
@@ -240,7 +240,7 @@ class DeviceTime:
 
     def _await_queued(self, side: TimedSide, world: World, batch: Batch) -> None:
         """Waits until all calls of a batch are launched. Raises _NotQueued when no further one is launched in time."""
-        longest = max(QUEUE_SECONDS, QUEUE_SHARE * self.turns.call_seconds)
+        longest = max(QUEUE_SECONDS, QUEUE_SHARE * max(self.turns.call_seconds))
         launched, before = 0, -1
         while launched > before:
             with contextlib.suppress(Deadline):

@@ -189,7 +189,7 @@ class Rounds:
         if wanted < MORE_CALLS * self.calls:
             return False
         self._chosen_again, self.calls, self.turns.rounds, self._expected = True, wanted, 0, 0
-        self.turns.call_seconds = max(baseline_s, contender_s)
+        self.turns.call_seconds = baseline_s, contender_s
         self.call = self.call.anew()
         self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
         return True
@@ -249,7 +249,7 @@ class Rounds:
         self.calls = 1  # a kernel may be far slower than the baseline
         found = self.warm_pairs(self.turns.references_now)
         first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
-        self.turns.call_seconds = slower = max(first)
+        self.turns.call_seconds, slower = first, max(first)
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
@@ -266,10 +266,9 @@ class Rounds:
     def choose_calls(self, found: Sequence[Pair]) -> tuple[float, float]:
         """Chooses the calls of a batch by the quickest of these pairs. Returns (baseline's, contender's) seconds per call."""
         baseline_s = min(pair.baseline_us for pair in found) / 1e6
-        contender_s = min(pair.contender_us for pair in found) / 1e6
-        self.turns.call_seconds = max(baseline_s, contender_s)
-        self.calls = self.calls_lasting(baseline_s, contender_s)
-        return baseline_s, contender_s
+        self.turns.call_seconds = seconds = baseline_s, min(pair.contender_us for pair in found) / 1e6
+        self.calls = self.calls_lasting(*seconds)
+        return seconds
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
         """Has kernels make as many calls on fresh inputs as references have made, if shapes differ from call to call.

@@ -116,8 +116,8 @@ class Turns:
         self.timer = contender_side.exchange.timer
         self.random: random.Random = random.SystemRandom()
         """Draws which side runs first, which batches are watched and which outputs are compared."""
-        self.call_seconds = 0.0
-        """Seconds per call on the slower side; 0 until they are known."""
+        self.call_seconds = 0.0, 0.0
+        """Seconds per call on (the baseline's, the contender's) side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
         self.rounds = 0
@@ -322,7 +322,7 @@ class Turns:
         """
         self.continue_only(world)
         self.pin(world, turn)
-        call_seconds = self.call_seconds if side in self.sides else self.exchange.prepared.call_seconds
+        call_seconds = max(self.call_seconds) if side in self.sides else self.exchange.prepared.call_seconds
         if not warm:  # a single call while the time of a call is unknown
             warm = max(1, min(MOST_WARM, int(WARM_SECONDS / call_seconds))) if call_seconds else 1
         reuses = side.exchange.reuses and world is side.exchange.contender
@@ -361,7 +361,7 @@ class Turns:
     def batch_limit(self, calls: int) -> float:
         """The deadline of a batch in seconds: that of a first call for one call, else from the known time of calls."""
         single = self.limits.first_call if calls == 1 else 0.0
-        slowest = max(self.call_seconds, self.exchange.prepared.call_seconds)
+        slowest = max(*self.call_seconds, self.exchange.prepared.call_seconds)
         return max(self.limits.batch, single, SLOWER_THAN_KNOWN * calls * slowest)
 
     def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:

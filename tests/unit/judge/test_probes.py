@@ -17,7 +17,7 @@ from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import MEANINGFUL, Batch
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.world import BEGIN_SECONDS, World
+from sandbox.worlds.world import BEGIN_SECONDS
 
 AnyOrder = TypeVar("AnyOrder", bound=Order[Any])
 
@@ -374,7 +374,7 @@ def test_probes_use_usual_cores_and_leave_no_sample() -> None:
 
 
 def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = MadeMachine("made-gpu", MadeKernel(noisy(500.0), noisy(400.0)))
+    machine = MadeMachine("made-gpu", MadeKernel(noisy(500.0), noisy(400.0)), reference=MadeKernel(noisy(4000.0)))
     machine.probing = True
     rounds = machine.rounds(references=4)
     processes, clock = machine.processes(rounds.turns.contender_side.worlds[0]), machine.clock
@@ -389,8 +389,8 @@ def test_batch_behind_gate_is_stopped_while_queued(monkeypatch: pytest.MonkeyPat
     rounds.measure()
     assert max(held) > 8 * probes.LAUNCHED_SECONDS  # a rank's begun calls were all launched since its start
     assert min(waited) > 0.9 * probes.LAUNCHED_SECONDS  # launched work reads its inputs before others are revealed
+    assert max(waited) < 20 * probes.LAUNCHED_SECONDS  # the slow reference's calls do not count
     assert rounds.behind_gate.probes.proven
     assert len(redrawn(machine, alone=True)) == 2 * probes.WANTED_HELD
     assert rounds.behind_gate.runs
-    world: World = rounds.turns.contender_side.worlds[0]
-    assert world.idle
+    assert rounds.turns.contender_side.worlds[0].idle
