@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sandbox.machine.devices.kind import warm_calls
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.frames import LOST, GatePage, Kind
@@ -83,15 +82,12 @@ class PreparedSetting:
     """By slot: the seed from which its iteration was drawn first."""
     misfits: Counter[int] = field(default_factory=Counter)
     """By rank: the number of iterations in which only its inputs were to be replaced, but no draw fitted."""
+    distinct_calls: int = 0
+    """Untimed calls of references, each on other inputs, that prepared their libraries; a kernel's world makes as many."""
 
     def references_of(self, count: int) -> int:
         """`count` reference worlds, or as many as fit into memory."""
         return count if self.most_references is None else min(count, self.most_references)
-
-    @property
-    def distinct_calls(self) -> int:
-        """Number of untimed calls, each on other inputs, that prepare the libraries of a new world for most shapes."""
-        return warm_calls(self.call_seconds, distinct=True) if self.varies else 0
 
 
 def _factor_words(bad: OutputError) -> str:

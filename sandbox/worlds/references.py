@@ -1,5 +1,6 @@
 """The reference worlds: they run the baseline in processes like the contender's and are timed against it."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_o
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.starter import WorldStarter, fits
 from sandbox.worlds.world import BUSY, State, World
+
+LEVEL_CALLS, LEVEL = 25, 0.97
+"""Calls of each world that are compared with as many before, and the share of their time above which calls are level."""
 
 
 class References:
@@ -132,33 +136,36 @@ class References:
 
 
 def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
-    """Calls the baseline on one input and then, if shapes vary between inputs, on a new input in each call.
+    """Calls the baseline on one input and then, if shapes vary between inputs, on a new input in each call until calls are level.
 
     exchange: of the references' side, whose worlds have loaded the baseline. Raises HarnessFailed.
     """
     prepared = exchange.prepared
-    _assemble(exchange, worlds, 1)
+    exchange.draw(1, timed=False)
+    exchange.arm(*worlds)
     for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
         exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
-    calls, slots = prepared.distinct_calls, prepared.layout.slots
+    most = warm_calls(prepared.call_seconds, distinct=True) if prepared.varies else 0
+    prepared.distinct_calls, before, last = 0, math.inf, 0.0
+    while prepared.distinct_calls < most and last <= LEVEL * before:
+        count = min(LEVEL_CALLS, most - prepared.distinct_calls)
+        before, last = last or math.inf, _run(exchange, worlds, count)
+        prepared.distinct_calls += count
+
+
+def _run(exchange: Exchange, worlds: Sequence[World], calls: int) -> float:
+    """Nanoseconds of a call in all worlds, which make calls one after another: on one GPU they would share it by time slices."""
+    limit, slots, taken = exchange.prepared.limits.first_call, exchange.prepared.layout.slots, 0
     for begun in range(0, calls, slots):
-        _run(exchange, worlds, min(slots, calls - begun))
-
-
-def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
-    exchange.draw(count, timed=False)
-    exchange.arm(*worlds)
-
-
-def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
-    """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
-    limit = exchange.prepared.limits.first_call
-    _assemble(exchange, worlds, count)
-    exchange.reveal(0, count)
-    for world in worlds:
-        world.tell(ChooseBatch(0, count))
-        exchange.await_all(world, Kind.CHOSEN, limit)
-        world.go()
-        exchange.await_done(world, limit)
-    exchange.discard_outputs()
+        count = min(slots, calls - begun)
+        exchange.draw(count, timed=False)
+        exchange.arm(*worlds)
+        exchange.reveal(0, count)
+        for world in worlds:
+            world.tell(ChooseBatch(0, count))
+            exchange.await_all(world, Kind.CHOSEN, limit)
+            started = world.go()
+            taken += exchange.await_done(world, limit) - started
+        exchange.discard_outputs()
+    return taken / calls

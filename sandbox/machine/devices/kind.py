@@ -58,11 +58,9 @@ def pairs_for(pace: Pace, calls: int, slots: int) -> int:
 
 WARM_SECONDS, MOST_WARM = 0.3, 50
 """Seconds and most calls of the untimed calls in a new world."""
-
-
 DISTINCT_SECONDS, MOST_DISTINCT = 2.5, 400
-"""The same for calls with a new input each, if shapes vary between calls. A call of problem 32 took 3.5 ms at first and 1.1 ms
-after 400 calls on two H100, and 6 ms and 1.8 ms on CPU ranks. 0.8 s were enough for 130 calls only."""
+"""The most of both for calls with a new input each, if shapes vary between calls. A call of problem 32 took 3.5 ms at first and
+1.1 ms after 400 calls on two H100, and 6 ms and 1.8 ms on CPU ranks."""
 
 
 def warm_calls(call_s: float, distinct: bool = False) -> int:

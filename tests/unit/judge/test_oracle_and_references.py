@@ -6,12 +6,13 @@ import pytest
 from made_kernels import Fault, MadeKernel, MadeOracle
 from made_machine import MadeCpu, MadeGpu, MadeMachine, Pool
 
-from sandbox.machine.devices.kind import DISTINCT_SECONDS, MOST_DISTINCT
+from sandbox.machine.devices.kind import DISTINCT_SECONDS
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.references import LEVEL_CALLS
 from sandbox.worlds.world import State
 
 # --- prepared settings ---------------------------------------------------------------------------------------
@@ -124,21 +125,20 @@ def test_short_memory_runs_fewer_references_and_ends_others() -> None:
     assert pool.references.are_loaded(pool.oracle.prepared, 4)
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> None:
-    machine = MadeMachine("made-gpu")
+@pytest.mark.parametrize(("sealed", "times", "made"), [(True, [1.0, 1.0], 2), (False, [4.0, 2.0, 1.95], 3)])
+def test_references_call_on_new_inputs_until_level(sealed: bool, times: list[float], made: int) -> None:
+    begun, batches = itertools.count(), 2 if sealed else 6  # LEVEL_CALLS of two worlds
+    machine = MadeMachine("made-gpu", reference=MadeKernel(lambda calls: 100.0 * calls * times[next(begun) // batches]))
     machine.oracle.varies, machine.oracle.sealed = True, sealed
-    machine.oracle.in_bytes = machine.oracle.out_bytes = MadeGpu.unsealed_arena_bytes // 300
+    machine.oracle.in_bytes = machine.oracle.out_bytes = MadeGpu.unsealed_arena_bytes // 20
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
-    assert stage.distinct_calls == MOST_DISTINCT
-    slots = stage.layout.slots
     for world in pool.references.take(stage, setting, 2):
         assert world.state is State.ARMED
         chosen = [order for order in machine.ranks(world).orders if isinstance(order, ChooseBatch)]
         assert (chosen[0].count, chosen[0].warm) == (1, 50)
-        assert all(order.warm == 0 and order.count <= slots for order in chosen[1:])
-        assert sum(order.count for order in chosen[1:]) == MOST_DISTINCT
+        assert all(order.warm == 0 and order.count <= stage.layout.slots for order in chosen[1:])
+        assert sum(order.count for order in chosen[1:]) == stage.distinct_calls == made * LEVEL_CALLS
     orders = machine.ranks(stage.world).orders
     last = [order for order in orders if isinstance(order, CompareOutputs)][-1]
     assert (last.slots, last.side) == ([], REFERENCE)  # the outputs are poisoned again

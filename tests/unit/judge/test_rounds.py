@@ -8,7 +8,6 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
-from sandbox.machine.devices.kind import MOST_DISTINCT
 from sandbox.protocol.events import Interval, RankChecked, Timed
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
@@ -19,6 +18,7 @@ from sandbox.timing.stopping_rule import StoppingRule
 from sandbox.timing.turns import SELDOM_COMPARED, WELL_COMPARED
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
+from sandbox.worlds.references import LEVEL_CALLS
 from sandbox.worlds.world import World
 
 PAIRS = MadeCpu.pace.pairs
@@ -145,7 +145,7 @@ def test_kernels_call_on_reference_inputs_where_shapes_differ(rival: str) -> Non
         chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
         kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
         slow = world is rounds.turns.contender_side.worlds[0]
-        assert sum(order.count for order in chosen) == kernel * (40 if slow else MOST_DISTINCT)
+        assert sum(order.count for order in chosen) == kernel * (40 if slow else 2 * LEVEL_CALLS)
         assert world.processes.paused
     assert rounds.shapes_seconds > 0
 
@@ -164,7 +164,7 @@ def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
         machine.ranks(world).on_go = partial(count, world)
     rounds.measure()
     *references, kernel = calls.values()
-    assert references == [kernel - MOST_DISTINCT] * 3  # references made these calls earlier
+    assert references == [kernel - 2 * LEVEL_CALLS] * 3  # references made these calls earlier
     by_turn = [list(found) for _, found in itertools.groupby(rounds.call.raw, lambda pair: pair.turn)]
     assert [sorted(pair.reference for pair in found) for found in by_turn] == [[0, 1, 2]] * rounds.fewest_pairs
     assert all(len({pair.contender_us for pair in found}) == 1 for found in by_turn)
