@@ -266,26 +266,6 @@ def test_few_iterations_allow_the_baseline_error_tenfold():
     assert limit(spread=0.75, own=0.705) < 0.85  # with a smaller spread, the limit is not raised so far
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 7, 1000])
-def test_kernel_rounding_in_another_order_passes(count):
-    generator = torch.Generator().manual_seed(count)
-
-    def drawn():
-        """Draws sums of four values; returns the errors of adding them in order and in reverse order."""
-        parts = torch.rand(4, count, generator=generator).to(torch.bfloat16)
-        oracle = parts.double().sum(dim=0)
-        return [errors(((p[0] + p[1]) + p[2]) + p[3], oracle) for p in (parts, parts.flip(0))]
-
-    example = torch.empty(count, dtype=torch.bfloat16)
-    usual = UsualError.of([drawn()[0] for _ in range(24 if count < 64 else 8)])
-    for _ in range(500):
-        own, turned = drawn()
-        held = limits(example, torch.bfloat16, usual, own, 0.0, 0.0, False)
-        assert turned.rms <= held.rms
-        assert turned.max <= held.max
-
-
 @pytest.mark.parametrize("change", [0.5, -0.5])
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("odd", [False, True])
