@@ -4,6 +4,7 @@ An arena is divided into equal slots, one per iteration of a batch. An input slo
 another. An output slot starts with a header in which the rank describes the result; tensors follow it, contiguous.
 """
 
+import functools
 import random
 import struct
 import warnings
@@ -112,17 +113,13 @@ def same_outputs(mine: torch.Tensor, its: torch.Tensor) -> bool:
 class Outline:
     """The layout of outputs of one shape in a slot: the header that describes them, and each tensor's place."""
 
-    def __init__(self, structure: str, leaves: Leaves, room: int, size: int, device: torch.device) -> None:
-        """room: tensors that a header can describe; size: bytes of a slot; device: of the arena.
+    def __init__(self, structure: str, leaves: Leaves, room: int, size: int) -> None:
+        """room: tensors that a header can describe; size: bytes of a slot.
 
         Raises:
             DoesNotFit: no slot can hold such outputs.
         """
         self.key = _key(structure, leaves)
-        expected = [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
-        self.mould = unflatten(structure, expected, lambda _: _NOTHING)
-        """The containers of such outputs, with the expected properties of each tensor in its place. In place of a
-        number is an object that matches no value."""
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors and numbers in {structure[:60]}")
@@ -153,7 +150,14 @@ class Outline:
             )
             self._places.append((offset, tensor.shape, tensor.dtype))
             offset = up(offset + bytes_)
-        self.header = torch.frombuffer(header, dtype=torch.uint8).to(device)
+        self.header = torch.frombuffer(header, dtype=torch.uint8)
+
+    @functools.cached_property
+    def mould(self) -> Any:
+        """The containers of such outputs, with the expected properties of each tensor in its place. In place of a
+        number is an object that matches no value.
+        """
+        return unflatten(*self.key, lambda _: _NOTHING)
 
     def targets(self, memory: torch.Tensor) -> list[torch.Tensor]:
         """The tensors of a slot, as views of its memory."""
@@ -201,8 +205,8 @@ def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
     return all(_pour(item, part, found) for item, part in zip(value, mould, strict=True))
 
 
-def _key(structure: str, leaves: Leaves) -> tuple[Any, ...]:
-    return (structure, [(t.shape, t.dtype, t.stride(), t.device.type) for _, t in leaves])
+def _key(structure: str, leaves: Leaves) -> tuple[str, list[_Expected]]:
+    return structure, [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
 
 
 def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
@@ -283,9 +287,10 @@ class Slot:
     def pack(self, structure: str, leaves: Leaves) -> None:
         """Copies an output into the slot, and the header if the slot has another layout. Raises DoesNotFit."""
         if self.outline is None or self.outline.key != _key(structure, leaves):
-            outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
+            outline = Outline(structure, leaves, self.room, self.memory.numel())
             self.lay_out(outline)
-            self.memory[: outline.header.numel()].copy_(outline.header)
+            # Without waiting for the GPU: the driver takes the header at once, and the next call's work need not wait.
+            self.memory[: outline.header.numel()].copy_(outline.header, non_blocking=True)
         self._refuse_arenas(tensor for _, tensor in leaves)
         copy_all(self.targets, [tensor for _, tensor in leaves])
 
@@ -298,7 +303,7 @@ class Slot:
 def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, outline: Outline) -> None:
     """Writes the headers of neighbouring slots in one go. arena: flat uint8, slots from its start on."""
     slots = arena[first * slot_bytes : (first + count) * slot_bytes].view(count, slot_bytes)
-    slots[:, : outline.header.numel()].copy_(outline.header)
+    slots[:, : outline.header.numel()].copy_(outline.header.to(arena.device))
 
 
 def packed(structure: str, leaves: Leaves) -> "Unpacked":

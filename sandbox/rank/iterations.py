@@ -131,7 +131,7 @@ class Iterations:
 
     def expect(self, structure: str, leaves: list[tuple[str, torch.Tensor]], room: int) -> None:
         """Prepares for outputs like this one. Raises DoesNotFit."""
-        self.outline = slots.Outline(structure, leaves, room, self.out_bytes, self.outputs.device)
+        self.outline = slots.Outline(structure, leaves, room, self.out_bytes)
 
     def rehearse(self, solution: Callable[..., Any]) -> tuple[Any, Leaves]:
         """Makes one call on stored inputs; returns its result and its arguments."""

@@ -59,11 +59,30 @@ def ready_for(value):
     """Returns (memory, a slot in it that is laid out for such values)."""
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     structure, leaves = flatten(value)
-    outline = slots.Outline(structure, leaves, ROOM, SIZE, memory.device)
+    outline = slots.Outline(structure, leaves, ROOM, SIZE)
     slot = slots.Slot(memory, ROOM)
     slot.lay_out(outline)
     slots.write_headers(memory, SIZE, 0, 1, outline)
     return memory, slot
+
+
+class Copies(torch.overrides.TorchFunctionMode):
+    """Notes for each copy whether the host may go on before the GPU has made it."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.copy_, torch.Tensor.to):
+            self.waits.append(not (kwargs or {}).get("non_blocking"))
+        return function(*args, **(kwargs or {}))
+
+
+def test_output_of_another_shape_does_not_wait_for_the_gpu():
+    memory, slot = ready_for((torch.randn(2), torch.randn(3)))
+    result = (torch.randn(4), torch.randn(3))
+    with Copies() as copies:
+        copies.waits = []
+        slot.put(result)
+    assert copies.waits == [False]
+    assert torch.equal(slots.Unpacked(memory, ROOM).tensors[0], result[0])
 
 
 @pytest.mark.parametrize("first", TREES)
@@ -212,7 +231,7 @@ def test_more_tensors_than_a_header_holds_are_unsound():
 
 def test_headers_are_written_to_their_slots_alone():
     memory = torch.full((4 * SIZE,), slots.POISON, dtype=torch.uint8)
-    outline = slots.Outline("T", [("out", torch.zeros(3, device="meta"))], ROOM, SIZE, memory.device)
+    outline = slots.Outline("T", [("out", torch.zeros(3, device="meta"))], ROOM, SIZE)
     slots.write_headers(memory, SIZE, 1, 2, outline)
     found = [slots.Unpacked(part, ROOM) for part in memory.view(4, SIZE)]
     assert [each.devices for each in found] == [[], [1], [1], []]

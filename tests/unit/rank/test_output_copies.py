@@ -59,7 +59,7 @@ def views_of_one(number):
 def ready_slots(value, count):
     structure, leaves = flatten(value)
     memory = torch.full((count * SIZE,), slots.POISON, dtype=torch.uint8)
-    outline = slots.Outline(structure, leaves, ROOM, SIZE, memory.device)
+    outline = slots.Outline(structure, leaves, ROOM, SIZE)
     found = [slots.Slot(memory[at : at + SIZE], ROOM) for at in range(0, count * SIZE, SIZE)]
     for slot in found:
         slot.lay_out(outline)
