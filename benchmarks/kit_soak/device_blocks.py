@@ -72,7 +72,7 @@ struct Plain {
 extern "C" __global__ void __launch_bounds__(64 * STEPPING) recur(Px px, const float* q, const float* k, const float* v,
         const float* gate, const float* beta, const bf16* zeros, float* out, uint4* boxes, PxNumbers n) {
     const Steps steps = {n.at[0], n.at[1], n.at[2], n.at[3], n.at[3], n.at[4], n.at[5], n.at[6], n.at[7]};
-    delta_rule<float, 1, STEPPING, Plain>(px, q, k, v, gate, beta, zeros, zeros, out, boxes, steps);
+    delta_rule<float, 1, STEPPING, STEPPING, Plain>(px, q, k, v, gate, beta, zeros, zeros, out, boxes, steps);
 }
 """
 )

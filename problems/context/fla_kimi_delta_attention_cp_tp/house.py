@@ -23,7 +23,7 @@ struct Kimi {
 extern "C" __global__ void __launch_bounds__(64 * STEPPING) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, uint4* boxes, PxNumbers n) {
     const Steps steps = {n.at[0], n.at[1], n.at[1], n.at[2], n.at[2], n.at[3], n.at[4], n.at[2], 0};
-    delta_rule<TYPE, OF_64, STEPPING, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
+    delta_rule<TYPE, OF_64, STEPPING, STEPPING, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
 }
 """
 kernel_for = cuda.lazy(delta_rule.SOURCE + ENTRY)

@@ -55,54 +55,40 @@ extern "C" __global__ void __launch_bounds__(512) send_gates(Px px, const TYPE* 
     }
     px_turn_barrier(px, blockIdx.x, turn);  // the samples of all ranks have arrived
 }
-// Stores a word of a channel's result in y of the ranks that have its samples. row: index in [batch][channels]; at: first sample.
+// Stores a word of a channel's result in y of the rank that has its samples. row: index in [batch][channels]; at: first sample.
 template <class T> static __device__ void send_back(const Px& px, T* y, const float* value, i64 row, i64 at, const Sizes& a) {
-    const int each = 16 / sizeof(T);
     int owner;
-    if (a.samples / a.parts % each == 0) {
-        const i64 place = place_of(a, at, owner);
-        px_st16(px_at(px, owner, y) + row * a.samples + place, px_pack<T>(value));
-    } else {
-        for (int e = 0; e < each && at + e < a.samples * a.world; ++e) {
-            const i64 place = place_of(a, at + e, owner);
-            px_at(px, owner, y)[row * a.samples + place] = from_float<T>(value[e]);
-        }
-    }
+    const i64 place = place_of(a, at, owner);
+    px_st16(px_at(px, owner, y) + row * a.samples + place, px_pack<T>(value));
 }
-// Sends results of torch's convolution, for lengths that no block transforms. convolved: [batch][channels / W][W samples].
-extern "C" __global__ void __launch_bounds__(512) send_convolved(Px px, const TYPE* convolved, TYPE* y, i64 batch, i64 channels,
-        i64 samples, int parts) {
-    const Sizes a = Sizes{batch, channels, samples, parts, px.world};
-    const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(TYPE);
-    const i64 own = a.channels / a.world, length = a.samples * a.world, words = (length + each - 1) / each;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.batch * own * words; i += (i64)gridDim.x * blockDim.x) {
-        const i64 row = i / words, at = i % words * each;
-        float value[each];
-        px_unpack<TYPE>(px_ld_part(convolved + row * length, at, length), value);
-        send_back(px, y, value, row / own * a.channels + px.rank * own + row % own, at, a);
-    }
-    px_turn_barrier(px, blockIdx.x, turn);
-}
-// Writes x1 * y, transposed, to out: [batch][samples][channels]. A block transposes tiles in shared memory.
-extern "C" __global__ void __launch_bounds__(512) last_gate(const TYPE* x1, const TYPE* y, TYPE* out, i64 batch, i64 channels,
+// Writes x1 * y, transposed, to out: [batch][samples][channels]. A block transposes tiles of WIDE channels and 64 samples in
+// shared memory, whose rows are an odd number of words of four bytes apart, so that few lanes of a warp use the same bank.
+extern "C" __global__ void __launch_bounds__(512, 2) last_gate(const TYPE* x1, const TYPE* y, TYPE* out, i64 batch, i64 channels,
         i64 samples) {
-    const Sizes a = Sizes{batch, channels, samples, 1, 1};
-    __shared__ TYPE tile[64][66];
-    const i64 across = (a.samples + 63) / 64, down = (a.channels + 63) / 64;
-    for (i64 t = blockIdx.x; t < a.batch * down * across; t += gridDim.x) {
-        const i64 base = t / across / down * a.channels * a.samples, channel = t / across % down * 64, sample = t % across * 64;
-        #pragma unroll 8
-        for (int i = threadIdx.x; i < 4096; i += blockDim.x) {
-            const i64 at = base + (channel + i / 64) * a.samples + sample + i % 64;
-            if (channel + i / 64 < a.channels && sample + i % 64 < a.samples)
-                tile[i / 64][i % 64] = from_float<TYPE>(to_float(x1[at]) * to_float(y[at]));
+    const int each = 16 / sizeof(TYPE), WIDE = 16 * each, SPARE = 4 / sizeof(TYPE);
+    __shared__ __align__(4) TYPE tile[64][WIDE + SPARE];
+    const i64 across = (samples + 63) / 64, down = (channels + WIDE - 1) / WIDE;
+    for (i64 t = blockIdx.x; t < batch * down * across; t += gridDim.x) {
+        const i64 entry = t / across / down, channel = t / across % down * WIDE, sample = t % across * 64;
+        #pragma unroll 2
+        for (int i = threadIdx.x; i < WIDE * 64 / each; i += blockDim.x) {
+            const int c = i / (64 / each), first = i % (64 / each) * each;
+            const i64 row = (entry * channels + channel + c) * samples, n = channel + c < channels ? samples : 0;
+            float gate[each], value[each];
+            px_unpack<TYPE>(px_ld_part(x1 + row, sample + first, n), gate);
+            px_unpack<TYPE>(px_ld_part(y + row, sample + first, n), value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) tile[first + e][c] = from_float<TYPE>(gate[e] * value[e]);
         }
         __syncthreads();
-        #pragma unroll 8
-        for (int i = threadIdx.x; i < 4096; i += blockDim.x)
-            if (channel + i % 64 < a.channels && sample + i / 64 < a.samples)
-                out[base + (sample + i / 64) * a.channels + channel + i % 64] = tile[i % 64][i / 64];
+        #pragma unroll 2
+        for (int i = threadIdx.x; i < WIDE * 64 / each; i += blockDim.x) {
+            const int s = i / 16, c = i % 16 * each;
+            const u32* from = (const u32*)&tile[s][c];
+            if (sample + s < samples)
+                px_st_part(out + (entry * samples + sample + s) * channels, channel + c, channels,
+                    make_uint4(from[0], from[1], from[2], from[3]));
+        }
         __syncthreads();
     }
 }
@@ -225,7 +211,7 @@ kernel_for = cuda.lazy(EXCHANGES)
 with_convolution = cuda.lazy(EXCHANGES + shared_fft.SOURCE + CONVOLUTION)
 BLOCKS, THREADS = 264, 512
 MULTIPROCESSORS = 132
-SHORTEST, LONGEST = 64, 16384
+SHORTEST, LONGEST = 128, 16384
 """Lengths whose transform fits the shared memory of a block, if they are powers of two. Twice the longest is cut in halves."""
 STATIC = 48 << 10
 """Bytes of static shared memory that a block may have; more must be requested at the launch."""
@@ -287,8 +273,8 @@ def solution(
         convolve = kernels.convolve_channels if work == 1 else kernels.convolve_halves
         convolve[shape](team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim)
     else:
-        kernels.send_convolved[blocks, THREADS](team.px, convolved(z, taps, bias, group_dim), y, *sizes)
-    kernels.last_gate[min(-(-x1.numel() // 4096), 8 * BLOCKS), THREADS](x1, y, result, *sizes[:3])
+        push(convolved(z, taps, bias, group_dim), y, parts, team)
+    kernels.last_gate[min(-(-x1.numel() // (1024 * each)), 8 * BLOCKS), THREADS](x1, y, result, *sizes[:3])
     return result
 
 
@@ -312,8 +298,7 @@ def on_cpu(
     x1: torch.Tensor, z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int, parts: int, team: Any
 ) -> torch.Tensor:
     """Computes `solution` on CPU ranks, which read the peers' memory; z: the gated samples of this rank."""
-    world, rank, chunk = team.world, team.rank, x1.shape[-1] // parts
-    own = len(bias)
+    rank, own, chunk = team.rank, len(bias), x1.shape[-1] // parts
     peers = team.peers(team.stage(z.contiguous(), "z"))
     team.barrier()
     mine = [peer[:, rank * own : (rank + 1) * own] for peer in peers]
@@ -321,8 +306,16 @@ def on_cpu(
     if parts == 2:
         chunks += [part[..., chunk:] for part in reversed(mine)]
     y = convolved(torch.cat(chunks, dim=-1), taps, bias, group_dim) if z.numel() else torch.cat(chunks, dim=-1)
-    peers = team.peers(team.stage(y, "y"))
+    return (x1 * push(y, team.empty(x1.shape, x1.dtype, "y"), parts, team)).transpose(1, 2).contiguous()
+
+
+def push(whole: torch.Tensor, y: torch.Tensor, parts: int, team: Any) -> torch.Tensor:
+    """Copies this rank's channels [B, d, L] to y [B, D, S] of all ranks, whose parts of the sequence they are; returns y."""
+    channels, chunk = whole.shape[1], y.shape[-1] // parts
+    chunks = whole.unflatten(-1, (parts * team.world, chunk))
+    for rank, peer in enumerate(team.peers(y)):
+        held = (rank, 2 * team.world - 1 - rank)[:parts]
+        mine = peer.narrow(1, team.rank * channels, channels)
+        mine.unflatten(-1, (parts, chunk)).copy_(chunks[:, :, held])
     team.barrier()
-    held = (rank, 2 * world - 1 - rank)[:parts]
-    rows = [torch.cat([peer[..., c * chunk : (c + 1) * chunk] for c in held], dim=-1) for peer in peers]
-    return (x1 * torch.cat(rows, dim=1)).transpose(1, 2).contiguous()
+    return y

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from sandbox.kit import cuda, symm
 
 kernels = cuda.lazy(r"""
-const int TAPS = 12, IMAGES = 4, BASIS = 4, ROW = 2048;
+const int TAPS = 12, IMAGES = 4, BASIS = 4, ROW = 2048, HELD = 16;
 struct __align__(16) Window { float tap[TAPS]; int latitude, longitude, unused[2]; };  // longitude is a multiple of 4
 struct Range { int begin, end; };
 // Returns the first of n sorted entries whose row k T + t is not below `row`. at: [3][n], the entries' k, t and column.
@@ -76,20 +76,23 @@ extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, c
         const Range range = {(int)begin, (int)(place - px.rank * n.at[9])};
         for (int peer = 0; peer < px.world; ++peer) px_at(px, peer, ranges)[px.rank * rows + row] = range;
     }
-    const i64 words = (longitudes + 3) / 4, all = n.at[0] * n.at[1] * words, step = (i64)gridDim.x * blockDim.x;
-    for (i64 begin = (i64)blockIdx.x * blockDim.x + threadIdx.x; begin < all; begin += 4 * step) {
+    // Divisions of 32 bits are several times as fast.
+    const u32 words = (u32)((longitudes + 3) / 4), all = (u32)(n.at[0] * n.at[1] * words), step = gridDim.x * blockDim.x;
+    for (u32 begin = blockIdx.x * blockDim.x + threadIdx.x; begin < all; begin += 4 * step) {
         uint4 part[4];
+        u32 line[4];
         #pragma unroll  // all loads are in flight before the first store
         for (int k = 0; k < 4; ++k) {
-            const i64 i = begin + k * step;
-            if (i < all) part[k] = px_ld_part(x + i / words * longitudes, i % words * 4, longitudes);
+            const u32 i = begin + k * step;
+            line[k] = i / words;
+            if (i < all) part[k] = px_ld_part(x + line[k] * longitudes, (i - line[k] * words) * 4, longitudes);
         }
         for (int away = 0; away < px.world; ++away) {
             float* there = px_at(px, (px.rank + away) % px.world, field) + n.at[5] + n.at[3];
             #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                const i64 i = begin + k * step;
-                if (i < all) px_st_part(there + i / words * all_longitudes, i % words * 4, longitudes, part[k]);
+                const u32 i = begin + k * step;
+                if (i < all) px_st_part(there + line[k] * all_longitudes, (i - line[k] * words) * 4, longitudes, part[k]);
             }
         }
     }
@@ -99,13 +102,20 @@ extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, c
 // and the floats of `field` before them; first channels by azimuth position.
 enum { BATCH, CHANNELS, KINDS, ALL_T, FIRST_T, OWN_T, FIRST_J, OWN_J, WIDTH, ROOM, POLAR, AZIMUTH, RANK, TALL = RANK + 8,
     BEFORE = TALL + 8, CHANNEL = BEFORE + 8 };
+// Waits for the threads of the same image. Loads of one image run beside the sums of others.
+static __device__ void sync_image(int image, int lanes) {
+    #pragma unroll
+    for (int which = 0; which < IMAGES; ++which)
+        if (which == image) __barrier_sync_count(1 + which, lanes);
+}
 // Applies the filters. y: [batch][channels][kinds][own t][own j]. A block computes IMAGES images, BASIS kinds, one t and
 // blockDim.x longitudes j at a time, a thread four neighbouring j of one image.
 extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, const Window* windows, const Range* ranges,
         float* y, PxNumbers n) {
     __shared__ __align__(16) float near[IMAGES][ROW];  // a latitude of each image, from the first output longitude on
-    const i64 *num = n.at, width = num[WIDTH], own_t = num[OWN_T], own_j = num[OWN_J];
-    const i64 kinds = num[KINDS], rows = kinds * num[ALL_T];
+    __shared__ Window held[BASIS][HELD];
+    const i64 *num = n.at, own_t = num[OWN_T], own_j = num[OWN_J], kinds = num[KINDS], rows = kinds * num[ALL_T];
+    const int width = (int)num[WIDTH];
     const int lanes = blockDim.x / IMAGES, image = threadIdx.x / lanes, lane = threadIdx.x % lanes, tile = 4 * lanes;
     const i64 tiles = (own_j + tile - 1) / tile, groups = (kinds + BASIS - 1) / BASIS, each = own_t * tiles * groups;
     i64 items = 0;
@@ -121,70 +131,84 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
             if (quad < quads) break;
             quad -= quads;
         }
-        i64 numbers[IMAGES];  // b C + c of each image; -1: none
-        #pragma unroll
-        for (int which = 0; which < IMAGES; ++which) {
-            const i64 i = quad * IMAGES + which;
-            numbers[which] = i < num[BATCH] * some ? i / some * num[CHANNELS] + num[CHANNEL + a] + i % some : -1;
-        }
-        const int begin = (int)((num[FIRST_J] + first_j) % width), length = (int)width + tile + 16;
+        const i64 i = quad * IMAGES + image;  // number: b C + c of the thread's image; -1: none
+        const i64 number = i < num[BATCH] * some ? i / some * num[CHANNELS] + num[CHANNEL + a] + i % some : -1;
+        const int begin = (int)((num[FIRST_J] + first_j) % width), length = number < 0 ? 0 : width + tile + 16;
         const bool by_fours = width % 4 == 0 && begin % 4 == 0;
         float sum[BASIS][4] = {};
         for (int p = 0; p < num[POLAR]; ++p) {
             const i64 source = num[RANK + p * num[AZIMUTH] + a];
-            const Window* list = windows + source * num[ROOM];
-            int next[BASIS], end[BASIS];
-            #pragma unroll
-            for (int k = 0; k < BASIS; ++k) {
-                next[k] = end[k] = 0;
-                if (first_k + k >= kinds) continue;
-                const Range range = ranges[source * rows + (first_k + k) * num[ALL_T] + num[FIRST_T] + t];
-                next[k] = range.begin, end[k] = range.end;
-            }
-            for (;;) {
-                int latitude = 1 << 30;
-                #pragma unroll
-                for (int k = 0; k < BASIS; ++k)
-                    if (next[k] < end[k]) latitude = min(latitude, list[next[k]].latitude);
-                if (latitude == 1 << 30) break;
-                __syncthreads();  // all threads have read the previous latitude
-                #pragma unroll
-                for (int which = 0; which < IMAGES; ++which) {
-                    if (numbers[which] < 0) continue;
-                    const float* row = field + num[BEFORE + p] + (numbers[which] * num[TALL + p] + latitude) * width;
-                    for (int i = threadIdx.x * (by_fours ? 4 : 1); i < length; i += blockDim.x * (by_fours ? 4 : 1)) {
-                        int at = begin + i;
-                        while (at >= width) at -= (int)width;
-                        if (by_fours) *(float4*)(near[which] + i) = *(const float4*)(row + at);
-                        else near[which][i] = row[at];
-                    }
-                }
-                __syncthreads();
+            const float* rows_of_image = field + num[BEFORE + p] + number * num[TALL + p] * width;
+            for (int chunk = 0;; ++chunk) {  // up to HELD windows of each kind at a time
+                int next[BASIS], count[BASIS];
                 #pragma unroll
                 for (int k = 0; k < BASIS; ++k) {
-                    for (; next[k] < end[k] && list[next[k]].latitude == latitude; ++next[k]) {
-                        const Window* window = list + next[k];
-                        float x[16], tap[TAPS];
-                        #pragma unroll
-                        for (int part = 0; part < 4; ++part) {
-                            const float4 four = ((const float4*)(near[image] + window->longitude))[lane + part];
-                            x[4 * part] = four.x, x[4 * part + 1] = four.y, x[4 * part + 2] = four.z, x[4 * part + 3] = four.w;
+                    next[k] = count[k] = 0;
+                    if (first_k + k >= kinds) continue;
+                    const Range range = ranges[source * rows + (first_k + k) * num[ALL_T] + num[FIRST_T] + t];
+                    next[k] = range.begin + chunk * HELD, count[k] = min(range.end - next[k], HELD);
+                }
+                if (max(max(count[0], count[1]), max(count[2], count[3])) <= 0) break;
+                __syncthreads();  // all threads have read the windows before these
+                for (int word = threadIdx.x; word < BASIS * HELD * 4; word += blockDim.x) {
+                    int from = 0, there = 0;
+                    #pragma unroll
+                    for (int k = 0; k < BASIS; ++k)
+                        if (word / (4 * HELD) == k) from = next[k], there = count[k];
+                    if (word / 4 % HELD < there)
+                        ((uint4*)held)[word] = ((const uint4*)(windows + source * num[ROOM] + from))[word % (4 * HELD)];
+                }
+                __syncthreads();
+                int at[BASIS] = {};
+                for (;;) {
+                    int latitude = 1 << 30;
+                    #pragma unroll
+                    for (int k = 0; k < BASIS; ++k)
+                        if (at[k] < count[k]) latitude = min(latitude, held[k][at[k]].latitude);
+                    if (latitude == 1 << 30) break;
+                    sync_image(image, lanes);  // the image's threads have read the previous latitude
+                    const float* row = rows_of_image + (i64)latitude * width;
+                    if (!by_fours)
+                        for (int i = lane; i < length; i += lanes) near[image][i] = row[(begin + i) % width];
+                    for (int first = 4 * lane; by_fours && first < length; first += 3 * tile) {
+                        float4 part[3];
+                        #pragma unroll  // all loads are in flight before the first store
+                        for (int m = 0; m < 3; ++m) {
+                            int place = begin + first + m * tile;
+                            while (place >= width) place -= width;
+                            if (first + m * tile < length) part[m] = *(const float4*)(row + place);
                         }
                         #pragma unroll
-                        for (int part = 0; part < TAPS / 4; ++part) {
-                            const float4 four = ((const float4*)window->tap)[part];
-                            tap[4 * part] = four.x, tap[4 * part + 1] = four.y;
-                            tap[4 * part + 2] = four.z, tap[4 * part + 3] = four.w;
-                        }
-                        #pragma unroll
-                        for (int i = 0; i < TAPS; ++i)
+                        for (int m = 0; m < 3; ++m)
+                            if (first + m * tile < length) *(float4*)(near[image] + first + m * tile) = part[m];
+                    }
+                    sync_image(image, lanes);
+                    #pragma unroll
+                    for (int k = 0; k < BASIS; ++k) {
+                        for (; at[k] < count[k] && held[k][at[k]].latitude == latitude; ++at[k]) {
+                            const Window& window = held[k][at[k]];
+                            float x[16], tap[TAPS];
                             #pragma unroll
-                            for (int j = 0; j < 4; ++j) sum[k][j] += tap[i] * x[i + j];
+                            for (int part = 0; part < 4; ++part) {
+                                const float4 four = ((const float4*)(near[image] + window.longitude))[lane + part];
+                                x[4 * part] = four.x, x[4 * part + 1] = four.y;
+                                x[4 * part + 2] = four.z, x[4 * part + 3] = four.w;
+                            }
+                            #pragma unroll
+                            for (int part = 0; part < TAPS / 4; ++part) {
+                                const float4 four = ((const float4*)window.tap)[part];
+                                tap[4 * part] = four.x, tap[4 * part + 1] = four.y;
+                                tap[4 * part + 2] = four.z, tap[4 * part + 3] = four.w;
+                            }
+                            #pragma unroll
+                            for (int i = 0; i < TAPS; ++i)
+                                #pragma unroll
+                                for (int j = 0; j < 4; ++j) sum[k][j] += tap[i] * x[i + j];
+                        }
                     }
                 }
             }
         }
-        const i64 number = image == 0 ? numbers[0] : image == 1 ? numbers[1] : image == 2 ? numbers[2] : numbers[3];
         #pragma unroll
         for (int k = 0; k < BASIS; ++k) {
             if (number < 0 || first_k + k >= kinds) continue;

@@ -5,7 +5,7 @@
 
     kernel = cuda.compile(delta_rule.SOURCE + r"""struct Gate { ... };
     extern "C" __global__ void __launch_bounds__(256) recur(Px px, const bf16* q, ...) {
-        delta_rule<bf16, 2, 4, Gate>(px, q, ...);
+        delta_rule<bf16, 2, 4, 4, Gate>(px, q, ...);
     }""").recur
     kernel[min(delta_rule.items_of(v, 256), 264), 256](symm.px, q, ...)
 
@@ -23,9 +23,9 @@ So the chain of steps has one reduction for two tokens. Everything that does not
 import torch
 
 SOURCE = r"""
-// A block works on 4 WARPS columns of one head's state at a time. The first half of its warps runs the steps, four columns each:
-// 16 lanes share a pair of columns, and a lane holds channels 4 (sub + 16 g) + 0..3 of both in registers. Meanwhile the other
-// half prepares the next TILE tokens in shared memory and stores the results of the previous tile. So no step waits for global
+// A block works on 4 WARPS columns of one head's state at a time. The first WARPS warps run the steps, four columns each: 16
+// lanes share a pair of columns, and a lane holds channels 4 (sub + 16 g) + 0..3 of both in registers. Meanwhile the other AHEAD
+// warps prepare the next TILE tokens in shared memory and store the results of the previous tile. So no step waits for global
 // memory.
 struct Steps { i64 batch, tokens, share, heads, value_heads, channels, columns, all_heads, first_head; };
 template <class T> struct __align__(4 * sizeof(T)) Four { T at[4]; };
@@ -48,9 +48,10 @@ struct Pair { float strength[2], own[2], across_key, across_query, decay[2]; };
 // j is written as head first_head + j.
 // boxes: [2 (turns)][items][4 GROUPS][32 WARPS] words of two numbers with flags, symmetric: the states that the previous member
 // sends. 0: states begin at zero.
-template <class T, int GROUPS, int WARPS, class Gate> static __device__ void delta_rule(const Px& px, const T* q, const T* k,
-        const T* v, const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes, const Steps& s) {
-    const int TILE = (Gate::BY_CHANNEL ? 16 : 32) / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS;
+template <class T, int GROUPS, int WARPS, int AHEAD, class Gate> static __device__ void delta_rule(const Px& px, const T* q,
+        const T* k, const T* v, const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes,
+        const Steps& s) {
+    const int TILE = (Gate::BY_CHANNEL ? 16 : 32) / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + AHEAD - 1) / AHEAD;
     const int FOURS = 16 * GROUPS;
     const int EACH = (FOURS + 31) / 32, COLUMNS = 4 * WARPS, PART = 16 / sizeof(T), WORDS = (COLUMNS + PART - 1) / PART;
     const int VECTORS = Gate::BY_CHANNEL ? 7 : 4;
@@ -59,7 +60,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
     __shared__ Pair pairs[2][PAIRS];
     __shared__ float values[2][TILE][COLUMNS], results[2][TILE][COLUMNS];
     const bool steps = threadIdx.x < 32 * WARPS;
-    const int thread = threadIdx.x % (32 * WARPS), warp = thread / 32, lane = thread % 32, sub = lane % 16;
+    const int thread = threadIdx.x - (steps ? 0 : 32 * WARPS), warp = thread / 32, lane = thread % 32, sub = lane % 16;
     const int column = warp * 4 + lane / 16 * 2, token = thread / WORDS, part = thread % WORDS * PART;
     const i64 slices = (s.columns + COLUMNS - 1) / COLUMNS, items = s.batch * s.value_heads * slices;
     const i64 tiles = (s.tokens + TILE - 1) / TILE;
@@ -87,7 +88,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             for (int m = 0; m < MINE; ++m) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    const i64 t = b * s.tokens + min(begin + 2 * (m * WARPS + warp) + i, s.tokens - 1);
+                    const i64 t = b * s.tokens + min(begin + 2 * (m * AHEAD + warp) + i, s.tokens - 1);
                     const i64 row = t * s.value_heads + head, shared_row = (t * s.heads + shared_head) * s.channels;
                     #pragma unroll
                     for (int e = 0; e < EACH; ++e) {
@@ -107,29 +108,34 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
         const auto prepare = [&](i64 begin, int buffer) {  // from what `load` read; tokens beyond the end change nothing
             #pragma unroll
             for (int m = 0; m < MINE; ++m) {
-                const int place = m * WARPS + warp;
+                const int place = m * AHEAD + warp;
                 if (place >= PAIRS) break;
-                float query[2][4 * EACH], key[2][4 * EACH], decay[2][4 * EACH];
+                float query[2][4 * EACH], key[2][4 * EACH], decay[2][4 * EACH], squares[2][2] = {};
                 Pair pair = {};
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const bool is_there = begin + 2 * place + i < s.tokens;
-                    float qq = 0, kk = 0;
+                for (int i = 0; i < 2; ++i)
                     #pragma unroll
                     for (int e = 0; e < 4 * EACH; ++e) {
                         query[i][e] = to_float(next_q[m][i][e / 4].at[e % 4]);
                         key[i][e] = to_float(next_k[m][i][e / 4].at[e % 4]);
-                        qq += query[i][e] * query[i][e], kk += key[i][e] * key[i][e];
-                        decay[i][e] = 1;
+                        squares[i][0] += query[i][e] * query[i][e], squares[i][1] += key[i][e] * key[i][e];
+                    }
+                #pragma unroll  // without branches, so that the four sums run at the same time
+                for (int n = 0; n < 4; ++n) squares[n / 2][n % 2] = px_warp_sum(squares[n / 2][n % 2]);
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const bool is_there = begin + 2 * place + i < s.tokens;
+                    const float least = Gate::least() * Gate::least();
+                    const float by_q = is_there ? scale * rsqrtf(fmaxf(squares[i][0], least)) : 0;
+                    const float by_k = is_there ? rsqrtf(fmaxf(squares[i][1], least)) : 0;
+                    #pragma unroll
+                    for (int e = 0; e < 4 * EACH; ++e) {
+                        query[i][e] *= by_q, key[i][e] *= by_k, decay[i][e] = 1;
                         const int channel = 4 * (lane + 32 * (e / 4)) + e % 4;
                         if (!Gate::BY_CHANNEL || !is_there || channel >= s.channels) continue;
                         const float bias = to_float(dt_bias[head * s.channels + channel]);
                         decay[i][e] = Gate::decay(to_float(next_gate[m][i][e / 4].at[e % 4]), slope, bias);
                     }
-                    const float by_q = is_there ? scale / fmaxf(sqrtf(px_warp_sum(qq)), Gate::least()) : 0;
-                    const float by_k = is_there ? 1 / fmaxf(sqrtf(px_warp_sum(kk)), Gate::least()) : 0;
-                    #pragma unroll
-                    for (int e = 0; e < 4 * EACH; ++e) query[i][e] *= by_q, key[i][e] *= by_k;
                     pair.decay[i] = 1;
                     if (!is_there) continue;
                     pair.strength[i] = Gate::strength(to_float(next_beta[m][i]));
@@ -259,7 +265,7 @@ def groups_for(channels: int) -> int:
 
 
 def items_of(v: torch.Tensor, threads: int) -> int:
-    """The number of column slices of v [B, T, H, V] for blocks of `threads` (64 WARPS) threads, at least one."""
+    """The number of column slices of v [B, T, H, V] for blocks with `threads` / 2 stepping threads, at least one."""
     return max(v.shape[0] * v.shape[2] * -(-v.shape[3] // (threads // 16)), 1)
 
 

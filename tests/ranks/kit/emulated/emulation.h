@@ -58,6 +58,7 @@ static void __syncthreads() {
     if (++block->arrived == block->alive) { block->arrived = 0; ++block->round; return; }
     while (block->round == round) emu_yield();
 }
+#define __barrier_sync_count(number, threads) __syncthreads()  // each part of the block must wait equally often
 static int __syncthreads_count(int value) {
     emu_block->counted += value != 0;
     __syncthreads();
