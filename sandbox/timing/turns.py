@@ -128,8 +128,11 @@ class Turns:
         """The slots with inputs of the problem's own distribution, if others have upstream's."""
         self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
         self._beside_others = False
-        self._left_over: bool | None = None
-        """Between two kernels: whether foreign work was there before a kernel continued; None: not looked for."""
+        self._left_over = False
+        """Between two kernels: whether foreign work was there before the last one continued."""
+        self._ran: Observations | None = None
+        self._owner: Observations | None = None
+        """The kernel that was continued last, and the one whose foreign work it is until then; None: not known."""
         self._revealed: Counter[tuple[int, str]] = Counter()
         """Batches that could be watched, by side and clock."""
         self._well_compared = 0
@@ -219,14 +222,15 @@ class Turns:
     def continue_only(self, world: World) -> None:
         """Continues one world and stops all others. A kernel's world first waits until its last outputs are copied."""
         self.stop_all()
-        self._left_over = None
         for side in self.kernels:
             if world in side.worlds:
                 self.exchange.await_begun()
                 self._note_after_done(side)
-                if len(self.kernels) > 1 and self.kind.sees_foreign_work and self.random.random() < WATCHED_SHARE:
-                    # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
-                    self._left_over = self.exchange.foreign_us() > FOREIGN_US
+                if len(self.kernels) > 1 and self.kind.sees_foreign_work:
+                    # Both are stopped. Work that was not there before the last one ran is its own, as long as it lasts.
+                    before, self._left_over = self._left_over, self.exchange.foreign_us() > FOREIGN_US
+                    self._owner = (self._owner if before else self._ran) if self._left_over else side.observations
+                    self._ran = side.observations
         world.processes.resume()
 
     def pin(self, world: World, turn: int) -> None:
@@ -284,13 +288,12 @@ class Turns:
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True, reads: bool = False) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work. reads: as `Exchange.reveal`.
 
-        Watching for foreign work takes milliseconds, so only a random share of the batches is watched, in a duel those before
-        which `continue_only` has looked.
+        Watching for foreign work takes milliseconds, so only a random share of the batches is watched, in a duel the kernels'.
         """
         self._revealed[side.exchange.side, clock] += watch
         often = self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN
         share = WATCHED_SHARE if often else WATCHED_SELDOM
-        watch = watch and (self.random.random() < share if len(self.kernels) == 1 else self._left_over is not None)
+        watch = watch and self.random.random() < share and (len(self.kernels) == 1 or side in self.kernels)
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch, reads=reads)
         if watch:
             self._note_foreign_work(side, clock, foreign_us)
@@ -304,10 +307,7 @@ class Turns:
             observations = self.kernels[0].observations
             assert observations is not None
             observations.foreign_work.note(f"{'contender' if own else 'baseline'}, {clock}", foreign_us)
-        elif own is not None:
-            other = next(each.observations for each in self.sides if each.observations is not own)
-            owner = other if self._left_over else own
-            assert owner is not None
+        elif (owner := self._owner) is not None:
             owner.foreign_work.note(f"{'its' if owner is own else 'the other'}, {clock}", foreign_us)
 
     # --- one batch, by its call time -------------------------------------------------------------------------

@@ -307,17 +307,17 @@ def test_early_batches_are_examined_more_often() -> None:
     assert 0.2 < sum(watched) / len(watched) < 0.7
 
 
-@pytest.mark.parametrize(("left_over", "blamed"), [(False, "mine"), (True, "other")])
-def test_duel_blames_last_runner_for_work_at_rest(left_over: bool, blamed: str) -> None:
-    # The devices are busy before the contender's batches: already while both kernels are stopped,
-    # or only once the contender may run.
+@pytest.mark.parametrize(("who", "lasts", "words"), [(None, 0, "its"), (RIVAL, 1, "the other"), (CONTENDER, 2, "its")])
+def test_duel_blames_who_left_work_while_it_lasts(who: int | None, lasts: int, words: str) -> None:
+    # The devices are busy before the contender's batches: only once it may run, or already while both kernels are
+    # stopped, since the turn of the last one or of the last but one.
     machine = MadeMachine("made-gpu")
     turn_of: list[int] = []
 
     def foreign(order: Reveal) -> float:
-        if order.side is None:
-            return 300.0 if left_over and turn_of and turn_of[-1] == RIVAL else 0.0
-        return 300.0 if order.side == CONTENDER and (not left_over or turn_of[-1] == RIVAL) else 0.0
+        if who is None:
+            return 300.0 if order.side == CONTENDER else 0.0
+        return 300.0 if order.side in (None, CONTENDER) and who in turn_of[-lasts:] else 0.0
 
     machine.oracle = MadeOracle(foreign_us=foreign)
     rounds = machine.rounds(machine.run(rounds=24), rival="rival.py")
@@ -326,5 +326,5 @@ def test_duel_blames_last_runner_for_work_at_rest(left_over: bool, blamed: str) 
         machine.ranks(side.worlds[0]).on_go = lambda number=number: turn_of.append(number)
     failed = failing(rounds)
     assert failed.verdict is Verdict.BASELINE_DISTURBED
-    assert failed.side == (CONTENDER if blamed == "mine" else RIVAL)
-    assert ("(its," if blamed == "mine" else "(the other,") in failed.failure.message
+    assert failed.side == (CONTENDER if who is None else who)
+    assert f"({words}," in failed.failure.message
