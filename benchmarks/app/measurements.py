@@ -87,7 +87,7 @@ def keystroke(repetitions: int) -> dict[str, float]:
         body = "".join(f"\n\ndef helper_{n}(x):\n    return x * {n} + 1  # line\n" for n in range(KERNEL_LINES // 5))
         workspace = Workspace(paths.workspace)
         workspace.save(workspace.kernel_path(load_catalogue().find(PROBLEM)), source + body)
-        terminal = Terminal([sys.executable, "-P", "-m", "screens", PROBLEM], variables)
+        terminal = Terminal([sys.executable, "-P", "-m", "screens.main", PROBLEM], variables)
         try:
             terminal.wait_for("spare ready", terminal.started)
             terminal.quiet(0.3)

@@ -50,7 +50,7 @@ class App:
         self.mark = mark
         self.process = pexpect.spawn(
             sys.executable,
-            ["-P", "-m", "screens", "1"],
+            ["-P", "-m", "screens.main", "1"],
             dimensions=(45, 160),
             env=os.environ | {"TERM": "xterm-256color", MARK: mark},
         )

@@ -52,7 +52,7 @@ def kernel(paths: Paths) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_saved_kernel_is_judged_until_a_signal(kernel: Path, number: signal.Signals) -> None:
     """A kernel that is saved from outside is judged on the screen; a signal then restores the terminal and leaves no process."""
-    with Screen("screens", "13") as app:
+    with Screen("screens.main", "13") as app:
         app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
@@ -80,7 +80,7 @@ def waits_for(pid: int, number: signal.Signals) -> bool:
 @pytest.mark.further
 def test_stopped_app_continues_then_ends_by_ctrl_c(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
-    with Screen("screens", "13") as app:
+    with Screen("screens.main", "13") as app:
         app.shows("NOT RUN YET", "started)")
         for _ in range(3):
             app.process.kill(signal.SIGSTOP)
@@ -154,7 +154,7 @@ async def test_cancelled_waits_do_not_end_app() -> None:
 def test_terminal_that_goes_away_takes_app_along(kernel: Path, paths: Paths) -> None:
     """The app is drawing: a sleeping kernel's phase clock. Its shell waits, as make does, and passes no hang-up on."""
     shell = ("sh", "-c", 'trap : HUP; "$@"; true', "sh")
-    terminal = Terminal([*shell, sys.executable, "-P", "-m", "screens", "13"])
+    terminal = Terminal([*shell, sys.executable, "-P", "-m", "screens.main", "13"])
     children: list[psutil.Process] = []
     try:
         terminal.wait_for("started)", terminal.started)
@@ -237,7 +237,7 @@ def test_run_goes_on_while_other_editor_has_terminal(
     )
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
-    with Screen("screens", "13") as app:
+    with Screen("screens.main", "13") as app:
         app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows("EDITING")
