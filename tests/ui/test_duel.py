@@ -168,11 +168,14 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths, monkeypatch) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        await pilot.resize_terminal(60, 24)
+        await until(pilot, lambda: "^g final" in screen_text(app))
         await pilot.press("ctrl+b")
         await until(pilot, lambda: "paused" in screen_text(app))
         before = screen.state.remaining(screen.now)
         await pilot.pause(0.3)
         assert abs(screen.state.remaining(screen.now) - before) < 0.01
+        await pilot.resize_terminal(160, 45)
         with monkeypatch.context() as patched:
             patched.setattr(LiveDuelScreen, "now", screen.now + 90)  # a longer pause
             screen.draw()
