@@ -23,7 +23,7 @@ NEWEST = 8
 """Number of sweeps that are shown."""
 STARTED_S = 30.0
 """Seconds within which a sweep writes to its journal, or ends because its options are wrong."""
-_TURNS = {Urgency.SWEEP: "after people", Urgency.BACKGROUND: "when nobody waits"}
+_TURNS = {Urgency.SWEEP: "after people", Urgency.BACKGROUND: "when idle"}
 
 
 class Work(NamedTuple):
@@ -34,7 +34,7 @@ class Work(NamedTuple):
     since: float
     """When it asked for its devices, or when the sweep's last line was written, in seconds since the epoch."""
     place: str
-    """ "running", "place 2", "after people"; for a sweep "running" or "stopped", and "done"."""
+    """ "running", "2", "2 after people"; for a sweep "running" or "stopped", and "done"."""
     expected_s: float | None = None
     """Seconds until its end if it is running, else until its turn; None: not known."""
     money: str = ""
@@ -55,7 +55,7 @@ def runs_under_way(held: Sequence[Applicant]) -> list[Work]:
     for each in held:
         holder, note = each.holder, each.note
         waiting += not note.holds
-        place = "running" if note.holds else f"place {waiting} {_TURNS.get(Urgency(note.urgency), '')}".strip()
+        place = "running" if note.holds else f"{waiting} {_TURNS.get(Urgency(note.urgency), '')}".strip()
         with_it_s = ahead_s + note.expected_s if ahead_s is not None and note.expected_s else None
         until_s = with_it_s if note.holds else ahead_s
         found.append(Work(holder.user, holder.problem or "measures", note.since, place, until_s, pid=each.pid))
@@ -73,8 +73,7 @@ class Sweeps:
 
     def rows(self) -> list[Work]:
         """Returns a row for each sweep, the newest first. A damaged journal has none."""
-        newest = reversed(journals(self._paths.sweeps)[-NEWEST:])
-        return [row for path in newest if (row := self._row(path)) is not None]
+        return [*filter(None, map(self._row, reversed(journals(self._paths.sweeps)[-NEWEST:])))]
 
     def _row(self, path: Path) -> Work | None:
         try:
@@ -92,11 +91,11 @@ class Sweeps:
         if grid.plan is None:  # it measures the machine first
             return Work(user(), f"sweep {path.stem}", at, "starting", None, "", path.stem, pid) if pid else None
         whole = grid.results >= grid.total
-        cells = "".join(f" · {cell}" for cell in running_cells(self._paths.runs, pid)) if pid else ""
+        cells = [" ".join(map(str, cell)) for cell in running_cells(self._paths.runs, path)]
         limit = f" of ${grid.plan.budget_usd:.2f}" if grid.plan.budget_usd is not None else ""
         return Work(
             user(),
-            f"sweep {path.stem} · {grid.results} of {grid.total}{cells}",
+            " · ".join([f"{grid.results} of {grid.total}", *cells, f"sweep {path.stem}"]),  # a long name is cut
             grid.last_at,
             "running" if pid else "done" if whole else "stopped",
             grid.left_s if pid and not whole else None,
@@ -106,15 +105,16 @@ class Sweeps:
         )
 
 
-def running_cells(runs: Path, pid: int) -> list[str]:
-    """Returns problem and player of each run whose journal a process is writing; none of another user's process."""
+def running_cells(runs: Path, journal: Path) -> list[tuple[int, str, str]]:
+    """Returns id and slug of the problem, and player, of each run of a sweep; none of another user's process."""
     cells = []
     with suppress(OSError):
+        pid = next(iter(lock_holders([journal.stat().st_ino])), "none")
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError, ValueError):  # it was closed since, or is no journal
-                if (journal := Path(os.readlink(link))).parent == runs.resolve():
-                    run = read_header(journal)
-                    cells.append(f"{run.problem_id} {run.slug} {BASELINE if run.player == 'you' else run.player}")
+                if (written := Path(os.readlink(link))).parent == runs.resolve():
+                    run = read_header(written)
+                    cells.append((run.problem_id, run.slug, BASELINE if run.player == "you" else run.player))
     return cells
 
 

@@ -21,10 +21,9 @@ from screens.app_protocol import ask
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask, Question
 from screens.services import Services
-from screens.widgets.tables import FigureTable
+from screens.widgets.tables import Figure, FigureTable
 from screens.widgets.text_lines import PlainStatic
 
-EVERY_S = 1.0
 HEADS = ("who", "place", "left", "since", "money", "what")
 NEW = "--players house --problems category:collective "
 """The options that a new sweep begins with."""
@@ -49,6 +48,8 @@ class MachineDialog(Dialog[str | None]):
         self._reading = False
         self._changes = ""
         """What is being done to a sweep; empty: nothing."""
+        self._started = ""
+        """Name of a sweep that was started, until the cursor is at it."""
 
     def compose(self) -> ComposeResult:
         with self.frame("This machine", "n sweep · x stop · r resume · ctrl+r name · esc", classes="large"):
@@ -56,7 +57,7 @@ class MachineDialog(Dialog[str | None]):
             yield PlainStatic("reading…", id="report")
 
     def on_mount(self) -> None:
-        self.set_interval(EVERY_S, self._follow)
+        self.set_interval(1.0, self._follow)
         self._follow()
 
     def _follow(self) -> None:
@@ -76,13 +77,13 @@ class MachineDialog(Dialog[str | None]):
         here = table.under_cursor(self.rows)
         self.rows = [*runs, *sweeps]
         rows = [_cells(work) for work in self.rows]
-        shown = [at for at, _ in enumerate(HEADS) if any(row[at] for row in rows)]
-        colours = map(_colour, self.rows)
-        drawn = [[(row[at], colour) for at in shown] for row, colour in zip(rows, colours, strict=True)]
-        table.fill([HEADS[at] for at in shown], drawn)
+        shown = [at for at, _ in enumerate(HEADS) if any(row[at][0] for row in rows)]
+        table.fill([HEADS[at] for at in shown], [[row[at] for at in shown] for row in rows])
         names = [work.sweep for work in self.rows]
-        if here is not None and here.sweep in names[len(runs) :]:
-            table.move_cursor(row=names.index(here.sweep))  # runs above it come and go
+        wanted = self._started or (here.sweep if here else "")
+        if wanted in names[len(runs) :]:
+            table.move_cursor(row=names.index(wanted))  # runs above it come and go
+            self._started = ""
         table.display = bool(rows)
         running = sum(work.place == "running" for work in runs)
         said = f"runs: {running} running · {len(runs) - running} waiting" if runs else "No run at this moment."
@@ -107,7 +108,9 @@ class MachineDialog(Dialog[str | None]):
     # --- sweeps --------------------------------------------------------------------------------------------
 
     def action_start(self) -> None:
-        start = partial(start_sweep, self._paths)
+        def start(options: str) -> None:
+            self._started = start_sweep(self._paths, options)
+
         options = Ask("New sweep: options of `pkb-arena sweep`", start, NEW, EXAMPLE, enter="starts it")
         ask(self, options, lambda _: self._follow())
 
@@ -144,11 +147,9 @@ class MachineDialog(Dialog[str | None]):
             self.change(change, made)
 
 
-def _colour(work: Work) -> str:
-    return {"running": "accent", "stopped": "warning"}.get(work.place, "foreground" if work.sweep else "muted")
-
-
-def _cells(work: Work) -> tuple[str, ...]:
+def _cells(work: Work) -> list[Figure]:
+    colour = {"running": "accent", "stopped": "warning"}.get(work.place, "foreground" if work.sweep else "muted")
     over = not work.sweep and work.place == "running" and time.time() - work.since > (work.expected_s or 0.0)
     left = "" if work.expected_s is None or over else f"≤ {figures.clock(work.expected_s)}"
-    return tuple(map(printable, (work.who, work.place, left, figures.age_words(work.since), work.money, work.what)))
+    words = (work.who, work.place, left, figures.age_words(work.since), work.money, work.what)
+    return [(printable(each), colour) for each in words]

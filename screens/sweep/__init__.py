@@ -16,6 +16,7 @@ from arena.records.json_lines import Follower
 from arena.records.voids import NO_VOIDS, read_voids
 from arena.sweep.grid import CellMark, Square, SweepGrid, holds_words
 from arena.sweep.journal import JournalDamaged, journals, new_lines
+from arena.sweep.underway import running_cells
 from arena.words.headline import TOO_NOISY, brief_verdict, factor
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
@@ -28,7 +29,6 @@ from screens.widgets.key_line import KeyLine
 from screens.widgets.tables import FigureTable, FilterInput, has_word
 from screens.widgets.text_lines import PlainStatic, follow_width
 
-WAITING = "…"
 STILL_S = 90.0
 """Seconds without a new line after which the sweep seems to have stopped."""
 
@@ -36,7 +36,7 @@ STILL_S = 90.0
 def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     """(words, theme colour) of a square: the best attempt, and how many of several are correct."""
     if square is None or not square.marks:
-        return (WAITING, "accent") if square is not None and square.written else ("·", "muted")
+        return ("…", "accent") if square is not None and square.written else ("·", "muted")
     count = f" {square.passed}/{len(square.marks)}" if attempts > 1 and len(square.marks) > 1 else ""
     best = square.best
     assert best is not None
@@ -71,11 +71,6 @@ def standing_words(grid: SweepGrid, now: float) -> str:
     return " · ".join(parts)
 
 
-def player_heading(player: str) -> str:
-    """A player's name as a column's head."""
-    return figures.cut(printable(player), 22)
-
-
 FOLLOW_S = 0.5
 EMPTY = "No sweep yet. F11, then n, starts one; it is shown here while it runs."
 _CELL = 15
@@ -107,6 +102,8 @@ class SweepScreen(BaseScreen):
         self._voids = NO_VOIDS
         self._reader: Follower | None = None
         self._reading = False
+        self._judging: list[tuple[int, str, str]] = []
+        """See `running_cells`."""
         self._rows: list[Problem] = []
         self._columns: list[str] = []
 
@@ -163,7 +160,8 @@ class SweepScreen(BaseScreen):
                 for line in lines:
                     self.grid.apply(line)
                 self._show()
-            self._show_standing()
+            self._judging = await asyncio.to_thread(running_cells, self.services.paths.runs, reader.path)
+            self._show_cells()
         except OSError as error:
             self._reader = None
             self.complain(f"{reader.path} cannot be read further: {why(error)}")
@@ -181,33 +179,35 @@ class SweepScreen(BaseScreen):
         rows = self._matching()
         if rows != self._rows or self.grid.players != self._columns:
             self._draw_table(rows)
+        self._show_cells()
+        self._show_cell()
+
+    def _show_cells(self) -> None:
         table = self.query_one(GridTable)
         for y, problem in enumerate(self._rows):
             for x, player in enumerate(self._columns, 2):
                 table.put(y, x, self._words(problem, player))
-        self._show_standing()
-        self._show_cell()
+        name = self.paths[self.number].stem if self.paths else ""
+        which = f"  {self.number + 1} of {len(self.paths)}" if len(self.paths) > 1 else ""
+        self.query_one("#sweep-title", PlainStatic).update(f"sweep {printable(name)}{which}")
+        self.query_one("#sweep-standing", PlainStatic).update(standing_words(self.grid, time.time()))
 
     def _draw_table(self, rows: list[Problem]) -> None:
         table = self.query_one(GridTable)
         self._rows, self._columns = rows, list(self.grid.players)
         cells = [[self._words(problem, player) for player in self._columns] for problem in rows]
         # A cell may get longer words later, but only of a verdict.
-        table.fill_problems(rows, list(map(player_heading, self._columns)), cells, _CELL)
+        table.fill_problems(rows, [figures.cut(printable(player), 22) for player in self._columns], cells, _CELL)
         table.move_cursor(column=max(table.cursor_column, 2))
 
     def _words(self, problem: Problem, player: str) -> tuple[str, str]:
-        plan = self.grid.plan
-        return square_words(self._square(problem, player), plan.attempts if plan is not None else 1)
+        square, plan = self._square(problem, player), self.grid.plan
+        if (problem.id, problem.slug, player) in self._judging and not (square and square.marks):
+            return "▸ running", "accent"
+        return square_words(square, plan.attempts if plan is not None else 1)
 
     def _square(self, problem: Problem, player: str) -> Square | None:
         return self.grid.squares.get((problem.slug, player))
-
-    def _show_standing(self) -> None:
-        name = self.paths[self.number].stem if self.paths else ""
-        which = f"  {self.number + 1} of {len(self.paths)}" if len(self.paths) > 1 else ""
-        self.query_one("#sweep-title", PlainStatic).update(f"sweep {printable(name)}{which}")
-        self.query_one("#sweep-standing", PlainStatic).update(standing_words(self.grid, time.time()))
 
     # --- the filter ----------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class SweepScreen(BaseScreen):
         if marks:
             self.app.push_screen(CellReplay(self.services, problem, player, [*marks.values()]))
         else:
-            self.say(f"{player_heading(player)} has no result here yet")
+            self.say(f"{printable(player)} has no result here yet")
 
     def action_next_sweep(self) -> None:
         if len(self.paths) < 2:

@@ -25,7 +25,6 @@ from screens.widgets.text_lines import PlainStatic
 
 STEP_S = 0.05
 PACES = (1.0, 4.0, 16.0)
-_GONE = "The run's journal is not on this machine."
 
 
 class CellReplay(Dialog[None]):
@@ -89,7 +88,7 @@ class CellReplay(Dialog[None]):
                 events = await asyncio.to_thread(lambda: list(read_events(path)))
                 self._events = [event for event in events if event.at]
             except (OSError, ValueError):
-                self._missing = _GONE
+                self._missing = "The run's journal is not on this machine."
         if not source and mark.sha256:
             kept = await asyncio.to_thread(self._services.workspace.kernel, mark.sha256)
             source = shown_text(kept) if kept is not None else ""

@@ -40,11 +40,19 @@ def journal(paths: Paths) -> SweepJournal:
     return journal
 
 
-async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, journal: SweepJournal) -> None:
+async def test_cells_fill_while_somebody_writes(
+    open_app, until, screen_text, journal: SweepJournal, paths: Paths
+) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "model:opus" in screen_text(app))
+        paths.runs.mkdir(parents=True)
+        begun = header("r1", "", "house", setting=SETTING)
+        run = Journal(paths.runs / "r1.jsonl", begun, lambda error: pytest.fail(str(error)))
+        await until(pilot, lambda: screen_text(app).count("▸ running") == 1)  # this process writes both journals
         journal.append(result("house", "allreduce", 1, "PASS"))
+        await until(pilot, lambda: "✓ pass" in screen_text(app) and "▸ running" not in screen_text(app))
+        run.close()
         cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
         journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
         await until(pilot, lambda: "✓ pass" in screen_text(app) and "…" in screen_text(app))
@@ -145,7 +153,7 @@ async def test_this_machine_lists_sweeps_and_opens_one(
     journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f11")
-        await until(pilot, lambda: "sweep spring · 1 of 6" in screen_text(app) and "$0.50" in screen_text(app))
+        await until(pilot, lambda: "1 of 6 · sweep spring" in screen_text(app) and "$0.50" in screen_text(app))
         assert app.screen.query_one(DataTable).ordered_columns[-1].label.plain == "what"  # the widest one
         runs.append(machine.Work("ann", "ddp", 0.0, "running"))
         await until(pilot, lambda: "runs: 1 running" in screen_text(app))
@@ -161,10 +169,15 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "✗" in screen_text(app) and "'nobody'" in screen_text(app))
         assert app.screen.query_one(Input).value == "--players nobody"
         resumed, begun = threading.Event(), []
-        monkeypatch.setattr(machine, "start_sweep", lambda *given: begun.append(given) or resumed.wait(PATIENCE_S))
-        await pilot.press("escape", "n", "enter", "enter")
+        monkeypatch.setattr(
+            machine, "start_sweep", lambda *given: begun.append(given) or (resumed.wait(PATIENCE_S) and "spring")
+        )
+        await pilot.press("escape", "up", "n", "enter", "enter")
         await until(pilot, lambda: "in progress since " in screen_text(app))
-        await pilot.press("escape", "r")
+        resumed.set()
+        await until(pilot, lambda: not app.screen.query(Input) and app.screen.query_one(DataTable).cursor_row == 1)
+        resumed.clear()
+        await pilot.press("r")
         await until(pilot, lambda: "resuming spring…" in screen_text(app) and len(begun) == 2)
         resumed.set()
         await until(pilot, lambda: "runs: 1 running" in screen_text(app))

@@ -106,7 +106,7 @@ def test_a_turn_is_expected_after_those_before_it() -> None:
         applicant(4, Urgency.SWEEP),
     ]
     rows = [(row.place, row.expected_s) for row in runs_under_way(held)]
-    assert rows == [("running", 4.0), ("place 1", 4.0), ("place 2 after people", 8.0), ("place 3 after people", None)]
+    assert rows == [("running", 4.0), ("1", 4.0), ("2 after people", 8.0), ("3 after people", None)]
 
 
 def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
@@ -132,7 +132,7 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
 
     name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 1 --rounds 0")
     assert [each.sweep for each in sweeps.rows()] == [name] == ["mine"]  # also before it has its plan
-    stop_sweep(row(lambda each: each.place == "running" and each.what.endswith(" baseline")))
+    stop_sweep(row(lambda each: each.place == "running" and " baseline · sweep " in each.what))
     stopped = row(lambda each: each.place == "stopped")
     assert "of 3" in stopped.what
     with pytest.raises(UsageError, match="not running"):
