@@ -1,4 +1,4 @@
-"""House kernel: Gated DeltaNet; one launch sends tensors to the owners of their heads, one steps through all tokens.
+"""House kernel: Gated DeltaNet; tensors go to the owners of their heads, one launch steps through all tokens.
 
 States stay in registers from step to step: there is no triangular system, and only inputs and results go through
 memory. Tiles of results are stored in the memory of the tokens' ranks while the next tokens are computed.
@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import delta_rule
+from sandbox.kit.blocks.reshard import reshard
 
 ENTRIES = r"""
 struct Gated {
@@ -27,45 +28,10 @@ extern "C" __global__ void __launch_bounds__(96 * STEPPING) step_through(Px px, 
     const Steps steps = {n.at[0], share * px.world, share, n.at[2], own, n.at[4], n.at[5], own * px.world, own * px.rank};
     delta_rule<TYPE, OF_64, STEPPING, 2 * STEPPING, Gated>(px, q, k, v, gate, beta, a_log, dt_bias, out, 0, steps);
 }
-// Sends part p of every row to member p. from: [batch][share][W][width]; to: [batch][W][share][width], symmetric.
-static __device__ void deal(const Px& px, const TYPE* from, TYPE* to, i64 batch, i64 share, i64 width) {
-    const i64 each = 16 / sizeof(TYPE), words = (width + each - 1) / each, all = batch * share * words;
-    const i64 step = (i64)gridDim.x * blockDim.x;
-    for (int away = 0; away < px.world; ++away) {
-        const int peer = (px.rank + away) % px.world;
-        TYPE* there = px_at(px, peer, to);
-        for (i64 begin = (i64)blockIdx.x * blockDim.x + threadIdx.x; begin < all; begin += 4 * step) {
-            uint4 word[4];
-            #pragma unroll  // all loads are in flight before the first store
-            for (int k = 0; k < 4; ++k) {
-                const i64 i = begin + k * step, row = i / words;
-                if (i < all) word[k] = px_ld_part(from + (row * px.world + peer) * width, i % words * each, width);
-            }
-            #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                const i64 i = begin + k * step, row = i / words;
-                if (i >= all) break;
-                const i64 b = row / share, place = (b * px.world + px.rank) * share + row % share;
-                px_st_part(there + place * width, i % words * each, width, word[k]);
-            }
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(64 * STEPPING) deal_heads(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
-        const TYPE* gate, const TYPE* beta, TYPE* own_q, TYPE* own_k, TYPE* own_v, TYPE* own_gate, TYPE* own_beta, PxNumbers n) {
-    const u32 turn = px_turn(px, blockIdx.x);
-    const i64 batch = n.at[0], share = n.at[1];
-    deal(px, q, own_q, batch, share, n.at[2] * n.at[4]);
-    deal(px, k, own_k, batch, share, n.at[2] * n.at[4]);
-    deal(px, v, own_v, batch, share, n.at[3] * n.at[5]);
-    deal(px, gate, own_gate, batch, share, n.at[3]);
-    deal(px, beta, own_beta, batch, share, n.at[3]);
-    px_turn_barrier(px, blockIdx.x, turn);  // the tokens of all ranks have arrived
-}
 """
 kernel_for = cuda.lazy(delta_rule.SOURCE + ENTRIES)
 BLOCKS, THREADS = 264, 256
-"""In `step_through` half as many threads more, so that twice as many prepare as step."""
+"""Half as many threads more, so that twice as many prepare as step."""
 
 
 def solution(
@@ -89,23 +55,18 @@ def solution(
         return by_library(q, k, v, gate, beta, a_log, dt_bias, group)
     team = symm.team(group)
     world = team.world
-    kernels = kernel_for(q.dtype, OF_64=delta_rule.groups_for(channels), STEPPING=THREADS // 64)
+    kernel = kernel_for(q.dtype, OF_64=delta_rule.groups_for(channels), STEPPING=THREADS // 64).step_through
     sizes = [batch, share, heads // world, value_heads // world, channels, columns]
     tensors = [x.contiguous() for x in (q, k, v, gate, beta)]
     out = torch.empty_like(tensors[2])
     if world > 1:
-        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the data
-        # of call e before that barrier.
-        shapes = [(batch, world * share, x.shape[2] // world, *x.shape[3:]) for x in tensors]
-        names = ("q", "k", "v", "gate", "beta")
-        own = [team.out(shape, q.dtype, name, ring=2) for shape, name in zip(shapes, names, strict=True)]
+        # Single buffers are enough: a rank sends again after the barrier behind the results, when all ranks have read.
+        for number, x in enumerate(tensors):
+            shape = batch, world * share, x.shape[2] // world, *x.shape[3:]
+            tensors[number] = reshard(x, 2, 1, team, team.empty(shape, x.dtype, f"heads {number}"))
         out = team.out(v.shape, q.dtype, "result")
-        words = q.numel() * q.element_size() // (16 * world)
-        blocks = min(max(-(-words // THREADS), 1), BLOCKS)
-        kernels.deal_heads[blocks, THREADS](team.px, *tensors, *own, sizes)
-        tensors = own
     blocks = min(delta_rule.items_of(tensors[2], THREADS), BLOCKS)
-    kernels.step_through[blocks, THREADS * 3 // 2](team.px, *tensors, a_log, dt_bias, out, sizes)
+    kernel[blocks, THREADS * 3 // 2](team.px, *tensors, a_log, dt_bias, out, sizes)
     return out
 
 
