@@ -32,8 +32,8 @@ def faults(calls):
         dist.all_reduce(torch.zeros(8))
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-early, _, late = faults(100), faults(600), faults(300)
-print(f"{early} {late} faults")
+faults(100)
+print(faults(300), "faults")
 """
 
 
@@ -41,8 +41,8 @@ def test_new_world_is_as_warm_as_old_ones(referee):
     assert referee.judge(referee.setting("allreduce"), COUNTS_ITS_FAULTS, rounds=0).verdict is Verdict.PASS
     ranks = [line.split() for line in printed(referee.events).splitlines() if line.endswith("faults")]
     assert len(ranks) == 2
-    # Otherwise 140 of the first hundred calls, and 90 while torch's record of collectives fills up.
-    assert all(int(early) < 40 and int(late) < 30 for early, late, _ in ranks), ranks
+    # Otherwise 60 to 80, and 90 to 220 with torch's record of 2000 collectives.
+    assert all(int(faults) < 30 for faults, _ in ranks), ranks
 
 
 USES_ITS_BUFFER_LATE = """

@@ -13,7 +13,6 @@ from waiting import PATIENCE_S
 
 from sandbox.admission import ranks
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
-from sandbox.rank.devices import device
 from sandbox.rank.devices.device import Device
 
 
@@ -88,19 +87,3 @@ def test_no_rank_begins_before_all_have_joined(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ranks, "Device", Slow)
     found = in_gloo_ranks(2, lambda rank, world: (tmp_path / "joined").exists(), timeout=PATIENCE_S)
     assert found == [True, True]  # a rank that ends early would break connections that its peers are making
-
-
-@pytest.mark.parametrize(("seconds", "rounds"), [((0.0, 600.0), 1), ((600.0, 600.0), 5)])
-def test_ranks_end_their_warm_up_together(
-    seconds: tuple[float, float], rounds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def work(rank: int, world: int) -> int:
-        monkeypatch.setattr(device, "WARM_SECONDS", seconds[rank])
-        monkeypatch.setattr(device, "WARM_ROUNDS", 5)
-        made: list[None] = []
-        original = dist.all_reduce
-        monkeypatch.setattr(dist, "all_reduce", lambda tensor: made.append(original(tensor)))
-        Device().warm_up()
-        return len(made)
-
-    assert in_gloo_ranks(2, work, timeout=PATIENCE_S) == [rounds, rounds]

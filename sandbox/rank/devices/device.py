@@ -20,8 +20,8 @@ from sandbox.rank.devices.transfer_ways import Pair, Way, Ways, send, store
 
 LINK_BYTES = 16 << 20
 LARGEST_TRANSFER = 32 << 20
-WARM_OBJECTS, WARM_ROUNDS, WARM_SECONDS = 10_000, 100, 0.2
-"""Objects that a new process makes in 15 ms, its most all-reduces, and the seconds after which the ranks end these."""
+WARM_OBJECTS = 10_000
+"""Objects that a new process makes, in 15 ms."""
 REPETITIONS = 7
 """Repetitions of a calibrated work, of which the fastest counts, because a peak is a limit and not an average."""
 
@@ -55,19 +55,13 @@ class Device:
         gloo.install()  # operations that gloo lacks
 
     def warm_up(self) -> None:
-        """Makes this process as quick as one that has run for long (collective).
+        """Makes this process as quick as one that has run for long.
 
         A forked process copies each shared page at its first write. Torch's table of objects has hundreds, and calls write to any
         of them: at first each had a page fault, after a thousand one in five. Many objects at once reach all pages.
         """
         objects = [dist.AllreduceOptions() for _ in range(WARM_OBJECTS)]
         del objects
-        until, numbers = time.monotonic() + WARM_SECONDS, torch.zeros(64)
-        for _ in range(WARM_ROUNDS):
-            numbers[0] = time.monotonic() > until
-            dist.all_reduce(numbers)
-            if float(numbers @ numbers) > 0:
-                return
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """Makes an arena, read-only for other processes. Returns a descriptor and a writable view, flat uint8."""
