@@ -33,7 +33,7 @@ def faults(calls):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 faults(100)
-print(faults(300), "faults")
+print(faults(1200), "faults")
 """
 
 
@@ -41,8 +41,8 @@ def test_new_world_is_as_warm_as_old_ones(referee):
     assert referee.judge(referee.setting("allreduce"), COUNTS_ITS_FAULTS, rounds=0).verdict is Verdict.PASS
     ranks = [line.split() for line in printed(referee.events).splitlines() if line.endswith("faults")]
     assert len(ranks) == 2
-    # Otherwise 60 to 80, and 90 to 220 with torch's record of 2000 collectives.
-    assert all(int(faults) < 30 for faults, _ in ranks), ranks
+    # Otherwise 200 and more, and 300 with torch's record of 2000 collectives.
+    assert all(int(faults) < 60 for faults, _ in ranks), ranks
 
 
 USES_ITS_BUFFER_LATE = """
