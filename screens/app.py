@@ -212,7 +212,7 @@ class ArenaApp(TerminalApp):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_command_palette(self) -> None:
-        self._push_once(_palette().Palette)  # without an id: the one before may not be removed yet
+        self.push_screen(_palette().Palette())  # without an id: the one before may not be removed yet
 
     def action_help(self) -> None:
         """Opens the help. In the help: shows the keys beside the screen from now on, or no longer."""
@@ -228,7 +228,7 @@ class ArenaApp(TerminalApp):
             return
         focus = keys_in_focus(self.screen)
         scope: Scope = screens[-1].SCOPE if screens else "everywhere"
-        self._push_once(HelpScreen, "Help", *help_pages(self.services.settings.keymap, scope, focus, self._text))
+        self.push_screen(HelpScreen("Help", *help_pages(self.services.settings.keymap, scope, focus, self._text)))
 
     def show_keys_beside(self, screen: BaseScreen) -> None:
         from screens.dialogs.help import show_keys_beside
@@ -240,7 +240,7 @@ class ArenaApp(TerminalApp):
         from screens.dialogs import Reader
         from screens.dialogs.help import TERMS, terms_on
 
-        self._push_once(Reader, "Terms", terms_on(self._text) or TERMS)
+        self.push_screen(Reader("Terms", terms_on(self._text) or TERMS))
 
     @property
     def _text(self) -> str:
@@ -280,11 +280,6 @@ class ArenaApp(TerminalApp):
         """Shows the key that quits, after ctrl+c without a selection."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
-    def _push_once(self, dialog: type[Screen[Any]], *arguments: Any, then: Any = None) -> None:
-        """Opens a dialog unless it is open already: the keys that open one work in dialogs, too. then: as in `ask`."""
-        if not any(isinstance(screen, dialog) for screen in self.screen_stack):
-            ask(self, dialog(*arguments), then or (lambda _: None))
-
     def action_jump(self) -> None:
         if (jump := getattr(self.screen, "jump", None)) is not None:  # a screen with panes, or a dialog with fields
             jump()
@@ -298,12 +293,12 @@ class ArenaApp(TerminalApp):
 
         before, file = self.services.settings, str(self.services.paths.settings_file)
         save = partial(self.save_settings, before=before)
-        self._push_once(SettingsScreen, before, self.theme_names, file, then=save)
+        ask(self, SettingsScreen(before, self.theme_names, file), save)
 
     def action_doctor(self) -> None:
         from screens.dialogs.doctor import DoctorScreen
 
-        self._push_once(DoctorScreen)
+        self.push_screen(DoctorScreen())
 
     def get_key_display(self, binding: Binding) -> str:
         """Returns the key in the spelling of all screens."""
@@ -359,8 +354,6 @@ class ArenaApp(TerminalApp):
         """Opens the kernel screen for a problem; one that is open is left first. `text` goes into the editor, unsaved."""
         from screens.kernel.screen import KernelScreen
 
-        if isinstance(self.screen, KernelScreen):
-            self.pop_screen()
         self.push_screen(KernelScreen(self, problem, kernel, run_at_once=run_at_once, text=text))
 
     def ask_model(
@@ -389,8 +382,6 @@ class ArenaApp(TerminalApp):
         setting = choose_setting(problem, choice or Choice(), services.settings)
 
         def answered(plan: ModelPlan) -> None:
-            if isinstance(self.screen, ModelScreen):  # asked again
-                self.pop_screen()
             if isinstance(self.screen, KernelScreen):
                 self.screen.rest()
             self.push_screen(ModelScreen(self, problem, setting, plan))
@@ -499,7 +490,7 @@ class ArenaApp(TerminalApp):
         """Shows what runs and waits on this machine; a sweep of it can be opened."""
         from screens.dialogs.machine import MachineDialog
 
-        self._push_once(MachineDialog, self.services, then=self.show_sweeps)
+        ask(self, MachineDialog(self.services), self.show_sweeps)
 
 
 def run_app(problem: str, kernel: Path | None = None) -> int:

@@ -34,6 +34,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
 from arena.settings import Settings
@@ -100,6 +101,18 @@ def _until_removed(*tasks: asyncio.Task[None]) -> asyncio.Future[list[None]]:
     return asyncio.gather(*map(asyncio.shield, tasks))
 
 
+async def _click_option(options: OptionList, event: events.Click) -> None:
+    """Chooses the option that was clicked. Textual would fail if the list was filled with fewer since it was drawn."""
+    at = event.style.meta.get("option")
+    if at is not None and at < options.option_count and not options.get_option_at_index(at).disabled:
+        options.highlighted = at
+        options.action_select()
+
+
+def _kind(screen: Screen[Any]) -> tuple[type, str]:
+    return type(screen), getattr(screen, "_title", "")
+
+
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
     return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
@@ -112,6 +125,7 @@ class TerminalApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         await_remove.gather = _until_removed  # type: ignore[assignment, attr-defined]
+        OptionList._on_click = _click_option  # type: ignore[method-assign, assignment]
         self._away = False
         """Whether another program has the terminal."""
         self._keys: list[events.Key] = []
@@ -347,6 +361,20 @@ class TerminalApp(App[None]):
         if action_name in ("page_up", "page_down") and not room:
             return False
         return await super()._dispatch_action(namespace, action_name, params)
+
+    def push_screen(self, screen: Any, *arguments: Any, **named: Any) -> Any:
+        """Opens a screen in place of one of its kind in front, but no dialog while one of its kind and title is open.
+
+        The keys that open a dialog work in dialogs, too, and a held key may ask for it again before it is in front.
+        """
+        stack = self.screen_stack
+        if screen.is_modal and _kind(screen) in map(_kind, stack):
+            unanswered = asyncio.get_running_loop().create_future()
+            unanswered.set_result(None)
+            return unanswered
+        if not screen.is_modal and type(screen) in map(type, stack[-1:]):
+            self.pop_screen()
+        return super().push_screen(screen, *arguments, **named)
 
     def pop_screen(self) -> AwaitComplete:
         """Closes a screen, unless it is the last. Keys are meant for a closed dialog, and dropped, while it is displayed."""

@@ -111,29 +111,24 @@ class EditingScreen(BaseScreen):
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 
-    def offer_drafts(self) -> None:
-        """Offers the drafts of the other files, and that of kernel.py in front of them."""
-        for name in [*self.files, MAIN]:
-            if (draft := self.buffer.draft(name)) is not None:
-                if name != MAIN:
-                    self.show_view(name)
-                self._offer_draft(draft, name)
-
-    def _offer_draft(self, draft: str, name: str) -> None:
-        """Asks whether to restore a text that was never saved."""
+    async def offer_drafts(self) -> None:
+        """Asks, one after the other, whether to restore the texts that were never saved: that of kernel.py first."""
         from screens.dialogs.questions import Question
 
-        def answered(restore: bool | None) -> None:
-            self.start(self.buffer.settle_draft(draft, name, restore=restore), "draft")
-
-        lines = len(draft.splitlines())
-        kept = figures.age_words(self.session.services.workspace.draft_written(self.session.draft_path(name)))
-        question = Question(
-            f"There is a draft of {'this kernel' if name == MAIN else name}",
-            f"A text of {kept} with {lines} line{'s' * (lines != 1)} differs from the file. Restore it into the editor?",
-            yes="restore", no="discard",
-        )  # fmt: skip
-        self.app.push_screen(question, answered)
+        for name in [MAIN, *self.files]:
+            if (draft := self.buffer.draft(name)) is None:
+                continue
+            if name != MAIN:
+                self.show_view(name)
+            lines = len(draft.splitlines())
+            kept = figures.age_words(self.session.services.workspace.draft_written(self.session.draft_path(name)))
+            question = Question(
+                f"There is a draft of {'this kernel' if name == MAIN else name}",
+                f"A text of {kept} with {lines} line{'s' * (lines != 1)} differs from the file. Restore it into the editor?",
+                yes="restore", no="discard",
+            )  # fmt: skip
+            restore = await self.app.push_screen_wait(question)
+            await self.buffer.settle_draft(draft, name, restore=restore)
 
     def action_history(self) -> None:
         from screens.kernel.history import HistoryScreen

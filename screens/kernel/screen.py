@@ -119,7 +119,7 @@ class KernelScreen(EditingScreen):
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if not self.taken_by:
-            self.offer_drafts()
+            self.start(self.offer_drafts(), "drafts")
         setting = self.session.setting()
         if self._run_at_once:
             await self._run(save=False)

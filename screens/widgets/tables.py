@@ -1,11 +1,13 @@
 """What screens with a table share: the table with colours of the theme, its title column, the filter above it."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import ClassVar, TypeVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
+from textual.events import Click
 from textual.widgets import DataTable, Input
 
 from problems.specification import Problem
@@ -38,6 +40,11 @@ class FigureTable(DataTable[Text]):
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._draw))
+
+    async def _on_click(self, event: Click) -> None:
+        event.prevent_default()  # Textual calls the method of every class, also of the base
+        with suppress(LookupError):  # what was drawn there is gone
+            await super()._on_click(event)
 
     def fill(
         self,

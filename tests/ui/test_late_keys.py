@@ -6,15 +6,20 @@ import math
 import time
 
 import pytest
-from textual.events import Key
-from textual.widgets import Select
+from rich.style import Style
+from textual.events import Click, Key
+from textual.widgets import Button, OptionList, Select
 from waiting import PATIENCE_S
 
+from screens.actions import ACTIONS
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.key_editor import KeyEditor, NextKey
 from screens.dialogs.questions import Question
+from screens.dialogs.settings import SettingsScreen
 from screens.duel.setup import DuelSetup
 from screens.kernel.setting_dialog import SettingDialog
 from screens.profile import ProfileScreen
+from screens.widgets.tables import FigureTable
 
 pytestmark = pytest.mark.slow
 
@@ -134,3 +139,48 @@ async def test_new_size_is_drawn_though_timer_starts_late(open_app, until, monke
         for width in (100, 80):
             await pilot.resize_terminal(width, 30)
             await until(pilot, lambda: app.screen.outer_size.width == width)  # noqa: B023
+
+
+async def test_no_action_opens_screens_above_each_other(open_app, until) -> None:
+    """However often a held key, or one that is pressed while the app is busy, asks for them."""
+    left_out = {"quit", "suspend", "edit_outside", "problems", "demo", "save", "run", "baseline_run", "next_theme"}
+    only_the_newest = {"variants", "profile"}
+    async with open_app(problem="13") as (app, pilot):
+        for action in ACTIONS:
+            place = {"problems": app.picker, "kernel": app.screen, "everywhere": app}.get(action.scope)
+            if place is None or action.name in left_out | only_the_newest:
+                continue
+            for _ in range(20):
+                await app._dispatch_action(place, action.name, ())
+            await until(pilot, lambda: not app._in_preparation)
+            await pilot.pause()
+            assert len(app.screen_stack) < 5, action.name
+            while len(app.screen_stack) > 2:
+                await app.pop_screen()
+
+
+async def test_held_enter_opens_one_dialog(open_app, until, go_to) -> None:
+    async with open_app() as (app, pilot):
+        await go_to(pilot, SettingsScreen, "f9")
+        for _ in range(20):
+            app.screen.query_one("#set-keymap", Button).press()
+        await until(
+            pilot, lambda: isinstance(app.screen, KeyEditor) and app.screen.query_one(OptionList).highlighted == 1
+        )
+        for _ in range(20):
+            app.screen.query_one(OptionList).action_select()
+        await until(pilot, lambda: isinstance(app.screen, NextKey))
+        await pilot.pause()
+        assert [type(each) for each in app.screen_stack[1:]] == [SettingsScreen, KeyEditor, NextKey]
+
+
+async def test_click_on_what_was_shown_before_does_nothing(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        categories, problems = app.picker.query_one(OptionList), app.picker.query_one(FigureTable)
+        for widget, meta in (
+            (problems, {"row": -1, "column": 99}),
+            (categories, {"option": 99}),
+            (categories, {"option": 1}),
+        ):
+            widget.post_message(Click(widget, 1, 1, 0, 0, 1, False, False, False, style=Style.from_meta(meta)))
+        await until(pilot, lambda: categories.highlighted == 1 and app.picker.category != "")
