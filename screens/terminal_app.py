@@ -23,13 +23,14 @@ from rich.console import RenderableType
 from rich.segment import Segment
 from textual import await_remove, events
 from textual._context import active_message_pump
-from textual.app import App, SuspendNotSupported
+from textual.app import App, ScreenStackError, SuspendNotSupported
 from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.css.query import NoMatches
 from textual.dom import DOMNode, NoScreen
 from textual.drivers import linux_driver
 from textual.drivers._writer_thread import WriterThread
+from textual.errors import NoWidget
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
@@ -248,6 +249,13 @@ class TerminalApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._characters_only]
 
+    def _has_widget_at(self, event: events.MouseEvent) -> bool:
+        """Whether the widget that was drawn there still exists. Textual would fail at a press on one that is removed."""
+        try:
+            return not self._is_gone(self.get_widget_at(*event.screen_offset)[0])
+        except (NoWidget, ScreenStackError):
+            return False
+
     # --- keys in turn --------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
@@ -255,7 +263,8 @@ class TerminalApp(App[None]):
         if isinstance(event, events.Key) and not self.screen_stack:
             return  # the app is closing
         if not isinstance(event, events.Key) or event.is_forwarded:
-            await super().on_event(event)
+            if not isinstance(event, events.MouseEvent) or event.is_forwarded or self._has_widget_at(event):
+                await super().on_event(event)
             return
         self._keys.append(event)
         came, number = self._newest

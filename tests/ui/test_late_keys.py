@@ -7,7 +7,7 @@ import time
 
 import pytest
 from rich.style import Style
-from textual.events import Click, Key
+from textual.events import Click, Key, MouseDown, MouseUp
 from textual.widgets import Button, OptionList, Select
 from waiting import PATIENCE_S
 
@@ -184,3 +184,16 @@ async def test_click_on_what_was_shown_before_does_nothing(open_app, until) -> N
         ):
             widget.post_message(Click(widget, 1, 1, 0, 0, 1, False, False, False, style=Style.from_meta(meta)))
         await until(pilot, lambda: categories.highlighted == 1 and app.picker.category != "")
+
+
+async def test_press_on_a_removed_widget_does_nothing(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        name = app.picker.query_one("#name")
+        parent, at = name.parent, name.region.offset
+        assert app.get_widget_at(*at)[0] is name
+        name._detach()  # as if removed; the display still shows it
+        for press in (MouseDown, MouseUp):
+            app.post_message(press(None, *at, 0, 0, 1, False, False, False, *at))
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        name._attach(parent)
