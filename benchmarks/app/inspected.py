@@ -22,7 +22,7 @@ INSPECTED_TO = "PKB_INSPECTED_TO"
 """The environment variable with the file's path."""
 UNASKED = 70
 """The exit code of an app that ended without an error although nothing called its `exit`."""
-_APP = """_size _resize_event _resize_timer _batch_count _exit _away _keys _in_turn _typed_into _in_preparation _collects
+_APP = """_size _resize_event _resize_timer _batch_count _exit _away _keys _in_turn _typed_into _in_preparation
 _vanished_at _message_queue _next_callbacks"""
 _SCREEN = """_size is_attached is_mounted is_running _closing _closed stack_updates _layout_required _scroll_required
 _repaint_required _recompose_required _dirty_widgets _callbacks _message_queue _next_callbacks"""

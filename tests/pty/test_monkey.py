@@ -6,8 +6,9 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
-from benchmarks.app.inspected import UNASKED, run
+from benchmarks.app.inspected import UNASKED, report, run
 from benchmarks.monkey import OPENINGS
+from screens.terminal_app import TerminalApp
 
 
 @pytest.mark.long
@@ -26,3 +27,8 @@ def test_an_end_without_being_asked_is_noted(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SystemExit) as end:
         run(lambda: App[None]().run(headless=True, auto_pilot=cancel))
     assert end.value.code == UNASKED
+
+
+async def test_what_a_frozen_app_waits_for_is_written() -> None:
+    async with TerminalApp().run_test():
+        assert "_in_preparation = set()" in report(None)
