@@ -58,10 +58,13 @@ class BaseScreen(Layer[None]):
         return super()._get_breakpoint_classes(room, breakpoints)
 
     def _screen_resized(self, size: Size) -> None:
-        """Draws again once the panes fit the new size: Textual would first draw a layout of the old classes."""
+        """Draws again once the panes fit the new size: Textual would first draw a layout of the old classes.
+
+        Before it was ever shown there is none, and a delay would make its first picture late.
+        """
         before = self.classes
         self._fit_classes(size)
-        if self.classes != before:
+        if self.stack_updates and self.classes != before:
             self.app.delay_update()
         super()._screen_resized(size)
 

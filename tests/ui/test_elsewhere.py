@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+import time
 
 import pytest
 from textual.color import Color
@@ -28,6 +29,7 @@ from screens.model import ModelScreen
 from screens.picker import PickerScreen
 from screens.profile import ProfileScreen
 from screens.sweep import SweepScreen
+from screens.terminal_app import HELD_S
 from screens.themes import FOLDER, load_theme, load_themes, sixteen_colours
 from screens.widgets.key_line import entitle
 
@@ -107,6 +109,7 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         await until(pilot, lambda: columns < KEYS_BESIDE_FROM or all(row in screen_text(app) for row in rows))
         result = app.screen.query_one("#result-pane")
         assert result.display is (columns == 160), "the keys leave too few columns for two panes"
+        await until(pilot, lambda: time.monotonic() - app._vanished_at > HELD_S)  # until then f1 is held
         await pilot.press("f1", "f1")
         await until(pilot, lambda: not app.screen.query("#keys-beside") and result.display is (columns > 60))
         await pilot.press("f10")

@@ -5,6 +5,7 @@ import threading
 import msgspec
 import pytest
 from stored_runs import record
+from textual.app import App
 from textual.widgets import Input, OptionList
 
 import screens.terminal_app
@@ -181,3 +182,12 @@ async def test_index_that_cannot_be_used_leaves_problems(open_app, until, servic
         await pilot.press("escape")
         await until(pilot, lambda: "Results are not shown" not in screen_text(app))
         services.store.record(stored("you", 1.5))
+
+
+async def test_first_picture_is_not_delayed(open_app, monkeypatch) -> None:
+    delays: list[str] = []
+    monkeypatch.setattr(App, "delay_update", lambda app, delay=0.05: delays.append(app.screen.name))
+    async with open_app() as (_, pilot):
+        assert delays == []
+        await pilot.resize_terminal(50, 30)
+        assert delays
