@@ -126,7 +126,7 @@ def test_who_counts_memory_depends_on_the_group(
     (tmp_path / "memory.events").write_text("oom_kill 0\n")
     assert large.excess([]) == small.killed() == ""
     monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: 9.0)
-    usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 10, 1 << 20, 2.0))
+    usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 1 << 20, 1 << 20, 2.0))
     assert "have used 2 s, more than the 2 s" in usage.excess(os.getpid())
 
 
