@@ -144,6 +144,14 @@ class Layer(Screen[T]):
         """
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
+    async def _on_resize(self, event: events.Resize) -> None:
+        """Ignores a size that the terminal no longer has.
+
+        A layout of another size sends the screen an event of that size: two sizes in a queue would take turns for ever.
+        """
+        if event.size != self.app.size:
+            event.prevent_default()
+
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         """Lays it out, then wakes it: a layout by the screen in front stops the timer of the next one, as of a new bar."""
         super()._refresh_layout(size, scroll)

@@ -100,6 +100,10 @@ async def test_new_sizes_leave_nothing_blank_or_stale(open_app, events, until, s
                 await asyncio.sleep(0)
         dialog._screen_resized(app.size)  # as the screen in front does
         await until(pilot, settled)
+        await app.screen._on_message(
+            Resize(Size(61, 20), Size(61, 20))
+        )  # came late: the terminal has another size by now
+        assert settled()
 
 
 async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
