@@ -22,6 +22,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
 from textual import await_remove, events
+from textual._callback import invoke
 from textual._context import active_message_pump
 from textual.app import App, ScreenStackError, SuspendNotSupported
 from textual.await_complete import AwaitComplete
@@ -410,6 +411,21 @@ class TerminalApp(App[None]):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise asyncio.CancelledError
+
+    async def _flush_next_callbacks(self) -> None:
+        """Makes all calls that wait. Textual drops those after a cancelled one; without its end, a delay would last for ever."""
+        waiting, self._next_callbacks = self._next_callbacks, []
+        try:
+            while waiting:
+                call = waiting.pop(0)
+                with self.prevent(*call._prevent):
+                    await invoke(call.callback)
+        except Exception as error:
+            self._handle_exception(error)
+        finally:
+            if waiting:
+                self._next_callbacks[:0] = waiting
+                self.check_idle()
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the app after a fault. Drops an error of a screen that was closed while it handled a message."""

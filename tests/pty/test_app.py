@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -136,7 +137,7 @@ async def test_cancelled_waits_do_not_end_app() -> None:
         await widget.remove()
 
     app = TerminalApp()
-    async with app.run_test() as pilot:
+    async with app.run_test():
         await app.mount(widget := SlowToEnd())
         widget.may_end, widget.ends = asyncio.Event(), asyncio.Event()
         removal = app.run_worker(remove(widget))
@@ -147,7 +148,8 @@ async def test_cancelled_waits_do_not_end_app() -> None:
         await comes_true(lambda: not app.query(SlowToEnd))
         assert app.is_running
         app.call_next(cancelled)
-        await pilot.pause()
+        app.call_next(called := Mock())
+        await comes_true(lambda: called.called)
         assert app.is_running
 
 
