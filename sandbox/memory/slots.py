@@ -5,11 +5,13 @@ another. An output slot starts with a header in which the rank describes the res
 """
 
 import functools
+import itertools
+import operator
 import random
 import struct
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -44,7 +46,9 @@ _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 MAX_DIMS = 8
 TEXT = 1024
 _HEAD = struct.Struct("<QII")  # written, leaves, length of the structure text
-_LEAF = struct.Struct("<BBH4xq" + "q" * 2 * MAX_DIMS)  # dtype, dims, device, bytes, shape, strides
+_LEAVES = [struct.Struct(f"<BBH4xq{n}q{8 * (MAX_DIMS - n)}x{n}q") for n in range(MAX_DIMS + 1)]
+"""By number of dimensions: dtype, dims, device, bytes, shape, strides."""
+_LEAF = _LEAVES[MAX_DIMS]
 WRITTEN = 0x5045_4E5F_444F_4E45
 POISON = 0xA5
 _POISON_WORD = int.from_bytes(bytes([POISON]) * 8, "little", signed=True)
@@ -71,6 +75,24 @@ def view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.d
     return memory[offset : offset + size].view(dtype).view(shape)
 
 
+_Place = tuple[torch.dtype, Sequence[int], tuple[int, ...], int]
+"""The place of a contiguous tensor in memory: dtype, shape, strides, and offset in bytes."""
+
+
+def _views(memory: torch.Tensor, places: Sequence[_Place]) -> list[torch.Tensor]:
+    """The tensors at these places of flat uint8 memory, as `view` with fewer operations. Some problems' timed calls need them."""
+    typed = {dtype: memory.view(dtype) for dtype in {place[0] for place in places}}
+    return [
+        typed[dtype].as_strided(shape, strides, typed[dtype].storage_offset() + offset // dtype.itemsize)
+        for dtype, shape, strides, offset in places
+    ]
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    return tuple(itertools.accumulate(shape[:0:-1], operator.mul, initial=1))[::-1][: len(shape)]
+
+
 def lay_out(tensors: dict[str, torch.Tensor]) -> tuple[list[TensorPlace], int]:
     """The places of the tensors in an input slot, and the slot's size in bytes."""
     offset = 0
@@ -83,7 +105,8 @@ def lay_out(tensors: dict[str, torch.Tensor]) -> tuple[list[TensorPlace], int]:
 
 def read_inputs(memory: torch.Tensor, base: int, table: list[TensorPlace]) -> dict[str, torch.Tensor]:
     """The tensors of an input slot as views of its memory."""
-    return {place.name: view(memory, base + place.offset, place.shape, DTYPES[place.dtype]) for place in table}
+    places = [(DTYPES[place.dtype], place.shape, _row_major(place.shape), base + place.offset) for place in table]
+    return dict(zip((place.name for place in table), _views(memory, places), strict=True))
 
 
 def header_bytes(leaves: int) -> int:
@@ -110,6 +133,10 @@ def same_outputs(mine: torch.Tensor, its: torch.Tensor) -> bool:
     return torch.equal(words, others) and bool((words[:, 0] == WRITTEN).all())
 
 
+_TENSOR, _NUMBER = object(), object()
+"""What stands for a tensor and for a number in a mould. A number matches no value."""
+
+
 class Outline:
     """The layout of outputs of one shape in a slot: the header that describes them, and each tensor's place."""
 
@@ -119,82 +146,48 @@ class Outline:
         Raises:
             DoesNotFit: no slot can hold such outputs.
         """
-        self.key = _key(structure, leaves)
+        self.structure = structure
+        self.names = [name for name, _ in leaves]
+        self.expected = _properties(tensor for _, tensor in leaves)
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors and numbers in {structure[:60]}")
         header = bytearray(header_bytes(room))
         _HEAD.pack_into(header, 0, WRITTEN, len(leaves), len(text))
         header[_HEAD.size : _HEAD.size + len(text)] = text
-        offset = header_bytes(room)
-        self._places: list[tuple[int, torch.Size, torch.dtype]] = []
-        for index, (name, tensor) in enumerate(leaves):
-            if tensor.dtype not in _CODE or tensor.layout is not torch.strided or tensor.dim() > MAX_DIMS:
-                raise DoesNotFit(f"output {name}: {tensor.dtype}, {tensor.layout}, {tensor.dim()} dimensions")
-            bytes_ = tensor.numel() * tensor.element_size()
+        offset, at = header_bytes(room), FIRST_LEAF
+        self.places: list[_Place] = []
+        for (name, tensor), (shape, dtype, stride, _) in zip(leaves, self.expected, strict=True):
+            if dtype not in _CODE or tensor.layout is not torch.strided or len(shape) > MAX_DIMS:
+                raise DoesNotFit(f"output {name}: {dtype}, {tensor.layout}, {len(shape)} dimensions")
+            bytes_ = tensor.nbytes
             if offset + bytes_ > size:
-                raise DoesNotFit(
-                    f"output {name} has shape {list(tensor.shape)}: larger than anything the baseline returns"
-                )
-            shape = list(tensor.shape) + [0] * (MAX_DIMS - tensor.dim())
-            strides = list(tensor.stride()) + [0] * (MAX_DIMS - tensor.dim())
-            _LEAF.pack_into(
-                header,
-                FIRST_LEAF + index * _LEAF.size,
-                _CODE[tensor.dtype],
-                tensor.dim(),
-                0 if tensor.device.type == "cpu" else 1,
-                bytes_,
-                *shape,
-                *strides,
-            )
-            self._places.append((offset, tensor.shape, tensor.dtype))
-            offset = up(offset + bytes_)
+                raise DoesNotFit(f"output {name} has shape {list(shape)}: larger than anything the baseline returns")
+            place = 0 if tensor.is_cpu else 1
+            _LEAVES[len(shape)].pack_into(header, at, _CODE[dtype], len(shape), place, bytes_, *shape, *stride)
+            strides = stride if tensor.is_contiguous() else _row_major(shape)
+            self.places.append((dtype, shape, strides, offset))
+            offset, at = up(offset + bytes_), at + _LEAF.size
         self.header = torch.frombuffer(header, dtype=torch.uint8)
 
-    @functools.cached_property
-    def mould(self) -> Any:
-        """The containers of such outputs, with the expected properties of each tensor in its place. In place of a
-        number is an object that matches no value.
-        """
-        return unflatten(*self.key, lambda _: _NOTHING)
 
-    def targets(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """The tensors of a slot, as views of its memory."""
-        return [view(memory, offset, shape, dtype) for offset, shape, dtype in self._places]
+def _properties(tensors: Iterable[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype, tuple[int, ...], torch.device]]:
+    return [(tensor.shape, tensor.dtype, tensor.stride(), tensor.device) for tensor in tensors]
 
 
-_NOTHING = object()
-"""Matches no value."""
-
-
-class _Expected(NamedTuple):
-    """A tensor of an output."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-    stride: tuple[int, ...]
-    device: torch.device
-
-    def fits(self, value: Any) -> bool:
-        """Whether a value is such a tensor, and of no subclass."""
-        return (
-            type(value) is torch.Tensor
-            and value.shape == self.shape
-            and value.dtype is self.dtype
-            and value.stride() == self.stride
-            and value.device == self.device
-        )
+@functools.lru_cache(maxsize=16)
+def _mould(structure: str) -> Any:
+    """The containers of outputs of a structure, with _TENSOR in place of each tensor."""
+    return unflatten(structure, itertools.repeat(_TENSOR), lambda _: _NUMBER)
 
 
 def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
-    """Appends the tensors of a value in the order of `flatten`; returns False if it differs from the mould."""
-    kind = type(mould)
-    if kind is _Expected:
+    """Appends a value's tensors in the order of `flatten`; returns False for another structure, or a tensor of a subclass."""
+    if mould is _TENSOR:
         found.append(value)
-        fits: bool = mould.fits(value)
-        return fits
-    if type(value) is not kind:
+        return type(value) is torch.Tensor
+    kind = type(mould)
+    if type(value) is not kind or mould is _NUMBER:
         return False
     if mould is None:
         return True
@@ -203,10 +196,6 @@ def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
     if kind is dict:
         return all(name in value and _pour(value[name], part, found) for name, part in mould.items())
     return all(_pour(item, part, found) for item, part in zip(value, mould, strict=True))
-
-
-def _key(structure: str, leaves: Leaves) -> tuple[str, list[_Expected]]:
-    return structure, [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
 
 
 def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
@@ -233,6 +222,7 @@ class Slot:
         self.room = room
         self.outline: Outline | None = None
         """The layout that `put` and `pack` expect."""
+        self._header = memory[: header_bytes(room)]
         self.targets: list[torch.Tensor] = []
         """The targets of the tensors of such an output, as views of the slot's memory."""
         self._refused = [(*_span_of(memory), "an output lies in the judge's own memory of outputs")]
@@ -248,11 +238,16 @@ class Slot:
         Raises:
             DoesNotFit: one of them lies in an arena.
         """
-        found: list[torch.Tensor] = []
-        if self.outline is None or not _pour(result, self.outline.mould, found):
+        found = self._poured(result)
+        if found is None or self.outline is None or _properties(found) != self.outline.expected:
             return None
         self._refuse_arenas(found)
         return found
+
+    def _poured(self, result: Any) -> list[torch.Tensor] | None:
+        """The tensors of a result of the expected structure, whatever their shapes; None if it has another one."""
+        found: list[torch.Tensor] = []
+        return found if self.outline is not None and _pour(result, _mould(self.outline.structure), found) else None
 
     def _refuse_arenas(self, tensors: Iterable[torch.Tensor]) -> None:
         """Raises DoesNotFit for a tensor in an arena.
@@ -278,26 +273,30 @@ class Slot:
         Raises:
             NotATree, DoesNotFit: no slot can hold it.
         """
-        found = self.tensors_of(result)
-        if found is None:
+        found = self._poured(result)
+        if found is None or self.outline is None:
             self.pack(*flatten(result))
         else:
-            copy_all(self.targets, found)
+            self._pack(self.outline.structure, self.outline.names, found)
 
     def pack(self, structure: str, leaves: Leaves) -> None:
         """Copies an output into the slot, and the header if the slot has another layout. Raises DoesNotFit."""
-        if self.outline is None or self.outline.key != _key(structure, leaves):
-            outline = Outline(structure, leaves, self.room, self.memory.numel())
+        self._pack(structure, [name for name, _ in leaves], [tensor for _, tensor in leaves])
+
+    def _pack(self, structure: str, names: list[str], tensors: list[torch.Tensor]) -> None:
+        outline = self.outline
+        if outline is None or outline.structure != structure or outline.expected != _properties(tensors):
+            outline = Outline(structure, [*zip(names, tensors, strict=True)], self.room, self.memory.numel())
             self.lay_out(outline)
             # Without waiting for the GPU: the driver takes the header at once, and the next call's work need not wait.
-            self.memory[: outline.header.numel()].copy_(outline.header, non_blocking=True)
-        self._refuse_arenas(tensor for _, tensor in leaves)
-        copy_all(self.targets, [tensor for _, tensor in leaves])
+            self._header.copy_(outline.header, non_blocking=True)
+        self._refuse_arenas(tensors)
+        copy_all(self.targets, tensors)
 
     def lay_out(self, outline: Outline) -> None:
         """Makes `put` and `pack` expect outputs like these. The header must be written by `write_headers`."""
         self.outline = outline
-        self.targets = outline.targets(self.memory)
+        self.targets = _views(self.memory, outline.places)
 
 
 def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, outline: Outline) -> None:

@@ -1,6 +1,6 @@
 """Flattens a solution's result to tensors in a fixed order and a text of its structure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ def _walk(node: Any, path: str, leaves: Leaves) -> str:
     raise NotATree(f"a {kind.__qualname__}{place}; a result is made of tensors, numbers, None, tuples, lists and dicts")
 
 
-def unflatten(structure: str, tensors: Sequence[Any], number: Callable[[Any], Any] = lambda tensor: tensor) -> Any:
+def unflatten(structure: str, tensors: Iterable[Any], number: Callable[[Any], Any] = lambda tensor: tensor) -> Any:
     """The containers that a structure text describes, filled with these tensors.
 
     number: converts the 0-dim tensor of a number.

@@ -152,5 +152,5 @@ def _apart(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.is_cuda or not tensor.numel():
         return tensor.detach()
-    memory = torch.from_numpy(tensor.detach().view(-1).view(torch.uint8).numpy())
-    return memory.view(tensor.dtype).view(tensor.shape)
+    dtype, memory = tensor.dtype, tensor.view(-1).view(torch.uint8).numpy()
+    return torch.frombuffer(memory, dtype=dtype).view(tensor.shape)
