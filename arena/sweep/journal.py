@@ -209,16 +209,8 @@ def chosen_journals(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def journals(folder: Path) -> list[Path]:
-    """Returns the journals of all sweeps, the one that was written last at the end."""
-    found = [(_written_at(path), path) for path in files_in(folder)]
-    return [path for _, path in sorted(found)]
-
-
-def _written_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return path.lstat().st_mtime  # a broken link: opening it reports the error
+    """Returns the journals of all sweeps, the one that was written last at the end. A link counts by its own time."""
+    return sorted(files_in(folder), key=lambda path: (path.lstat().st_mtime, path))
 
 
 def last_plan(path: Path) -> records.SweepSession | None:

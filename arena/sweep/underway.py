@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ class Sweeps:
         if grid.plan is None:  # it measures the machine first
             return Work(user(), f"sweep {path.stem}", at, "starting", None, "", path.stem, pid) if pid else None
         whole = grid.results >= grid.total
-        cells = [" ".join(map(str, cell)) for cell in running_cells(self._paths.runs, path)]
+        cells = [" ".join(map(str, cell)) for cell in running_cells(self._paths.runs, path) if pid]
         limit = f" of ${grid.plan.budget_usd:.2f}" if grid.plan.budget_usd is not None else ""
         return Work(
             user(),
@@ -107,14 +108,21 @@ class Sweeps:
 
 def running_cells(runs: Path, journal: Path) -> list[tuple[int, str, str]]:
     """Returns id and slug of the problem, and player, of each run of a sweep; none of another user's process."""
+    with suppress(OSError, ValueError):  # the first line of a run is not written yet: the next look reads again
+        of = journal.stat()
+        pid = next(iter(lock_holders([of.st_ino])), 0)
+        return _open_runs(runs, pid, of.st_mtime_ns, runs.stat().st_mtime_ns)
+    return []
+
+
+@lru_cache(2 * NEWEST)  # reads them again only after a change of the process, of its journal or of the folder of runs
+def _open_runs(runs: Path, pid: int, *changes: int) -> list[tuple[int, str, str]]:
     cells = []
-    with suppress(OSError):
-        pid = next(iter(lock_holders([journal.stat().st_ino])), "none")
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError, ValueError):  # it was closed since, or is no journal
-                if (written := Path(os.readlink(link))).parent == runs.resolve():
-                    run = read_header(written)
-                    cells.append((run.problem_id, run.slug, BASELINE if run.player == "you" else run.player))
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed since
+            if (written := Path(os.readlink(link))).parent == runs.resolve():
+                run = read_header(written)
+                cells.append((run.problem_id, run.slug, BASELINE if run.player == "you" else run.player))
     return cells
 
 

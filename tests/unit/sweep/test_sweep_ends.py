@@ -7,19 +7,26 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from fcntl import LOCK_EX
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from forked_programs import COMMAND_LINE, CommandLine, answer_of, fails
 from model_server import KEY, ModelServer, status, streamed
+from stored_runs import header
 from waiting import PATIENCE_S, eventually
 
 from arena.errors import UsageError
-from arena.paths import Paths, paths_in
-from arena.sweep.underway import Sweeps, Work, rename_sweep, runs_under_way, start_sweep, stop_sweep
+from arena.paths import Paths, make_folder, paths_in
+from arena.records.header import read_header
+from arena.records.json_lines import LineFile
+from arena.sweep import underway
+from arena.sweep.underway import Sweeps, Work, rename_sweep, running_cells, runs_under_way, start_sweep, stop_sweep
 from sandbox.referee.lease import Applicant, Note, Urgency
 
 WRONG, RIGHT = (f"```python\n{word}\n\n\ndef solution(tensor):\n    return tensor\n```\n" for word in ("wrong", "pass"))
@@ -107,6 +114,23 @@ def test_a_turn_is_expected_after_those_before_it() -> None:
     ]
     rows = [(row.place, row.expected_s) for row in runs_under_way(held)]
     assert rows == [("running", 4.0), ("1", 4.0), ("2 after people", 8.0), ("3 after people", None)]
+
+
+def test_running_cells_are_read_again_after_changes(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(paths.runs)
+    journal = LineFile(make_folder(paths.sweeps) / "s.jsonl", lock=LOCK_EX)
+    run, read = LineFile(paths.runs / "r1.jsonl"), []
+    monkeypatch.setattr(underway, "read_header", lambda path: read.append(path) or read_header(path))
+    looks = partial(running_cells, paths.runs, paths.sweeps / "s.jsonl")
+    assert looks() == []  # its first line is not written yet
+    run.append(msgspec.json.encode(header(player="house")))
+    assert looks() == looks() == [(1, "allreduce", "house")]
+    assert len(read) == 2
+    run.close()
+    journal.append(b"{}")
+    os.utime(paths.sweeps / "s.jsonl", (1 << 33, 1 << 33))  # else within a tick of the clock of files
+    assert looks() == []
+    journal.close()
 
 
 def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
