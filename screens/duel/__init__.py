@@ -19,7 +19,7 @@ from screens.base import BaseScreen
 from screens.duel import words as duel_words
 from screens.pane_jump import Stop
 from screens.widgets.editor import Editor
-from screens.widgets.key_line import KeyLine, entitle
+from screens.widgets.key_line import FRAME, KeyLine, entitle
 from screens.widgets.line_chart import NO_SPEEDUP, NO_VERDICT, ChartLine, LineChart, Point, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.text_lines import PlainStatic
@@ -45,7 +45,7 @@ THREE_PANES = 200
 """Columns from which the race fits between the kernels."""
 NOT_COUNTED = "leaves: the duel is not counted"
 NARROW, WIDE = 100, 120
-"""Columns from which the final's lines also name the clocks, and from which the score does."""
+"""Columns from which the players' lines also name the clocks, and from which the score does."""
 
 
 class DuelScreen(BaseScreen):
@@ -149,10 +149,10 @@ class DuelScreen(BaseScreen):
         until = max(_LEAST_SECONDS, float(int(state.clock(now))))
         empty = NO_VERDICT if state.ended is None else NO_SPEEDUP
         self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=empty)
-        over = state.ended is not None
+        over, brief = state.ended is not None, self.size.width < NARROW
         for name in () if over else SIDES:
             status = self.query_one(f"#{name}-status", PlainStatic)
-            status.update_if_new(duel_words.status(state.side(name), now, state.header.budget_usd))
+            status.update_if_new(duel_words.status(state.side(name), now, state.header.budget_usd, brief))
         if not self.changed:
             return
         self.changed = False
@@ -160,7 +160,6 @@ class DuelScreen(BaseScreen):
         score = duel_words.score(state, self.size.width < WIDE)
         room = self.size.width - 2 - self.has_class("-wide") * (score.cell_length + 2)  # else it is below the title
         self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state, room))
-        brief = self.size.width < NARROW
         self.query_one("#duel-score", PlainStatic).update_if_new(score)
         result = self.query_one("#duel-result", PlainStatic)
         result.display = over
@@ -170,7 +169,8 @@ class DuelScreen(BaseScreen):
             side = state.side(name)
             pane, concealed = self.query_one(f"#{name}-pane"), name == self.hidden and not over
             below = "hidden until the final" if concealed else ""
-            entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
+            title = duel_words.pane_title(state, name, pane.outer_size.width - FRAME)
+            entitle(pane, title, None if name == self.edits else below)
             pane.set_class(concealed, "concealed")
             self.panes[name].soft_wrap = concealed or (name != self.edits and side.last is None)
             line = duel_words.attempts(side, name, state.header.player(name).short, over)

@@ -80,6 +80,11 @@ class ReplayDuelScreen(DuelScreen):
 
     # --- keys ------------------------------------------------------------------------------------------------
 
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        """At the end, the actions that lead to it; before, the one that needs a result."""
+        return frozenset({"replay_share"} if self.state.ended is None else {"replay_on", "replay_end"})
+
     def action_faster(self) -> None:
         self.pace = next((pace for pace in PACES if pace > self.pace), PACES[-1])
 

@@ -116,11 +116,11 @@ def final_status(state: DuelState, name: SideName, brief: bool) -> Content:
     return Content.assemble(stopped, verdict, time, over, *costs)
 
 
-def status(side: SideState, now: float, budget_usd: float | None = None) -> Content:
-    """A player's last verdict, or the phase of its kernel and how long it takes; tokens and dollars if they are counted."""
+def status(side: SideState, now: float, budget_usd: float | None = None, brief: bool = False) -> Content:
+    """A player's last verdict, or its phase and seconds; tokens and dollars if counted. brief: without the clock."""
     last = side.last
     none = "no kernel" if side.left else "no kernel yet"
-    parts = [_stopped(side), _verdict(last, now) if last is not None else Content.styled(none, "$muted")]
+    parts = [_stopped(side), _verdict(last, now, brief) if last is not None else Content.styled(none, "$muted")]
     parts += _costs(side, budget_usd)
     if side.left and side.left != "done" and not side.stopped:
         why = {"time": "time is over", "agreed": "ready for the final"}.get(side.left) or printable(side.left)
@@ -160,19 +160,20 @@ def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
     return f"{figures.speedup_words(speed, said)} {WHERE.get(clock, '')}".rstrip()
 
 
-def _verdict(attempt: AttemptState, now: float) -> Content:
-    judged = attempt.judged
+def _verdict(attempt: AttemptState, now: float, brief: bool) -> Content:
+    judged, doing = attempt.judged, attempt.phase.partition(" (")[0]  # without whose run is waited for
     if judged is None:
-        doing = attempt.phase.replace(WAITING, "Waiting: another run is timing")
-        words = f"▸ {printable(doing) or 'waiting for the judge'}"
+        words = doing.replace(WAITING, "Waiting: another run is timing") or "waiting for the judge"
+        words = f"▸ {printable(doing or WAITING if brief else words)}"
         since = (f" {figures.clock(now - attempt.since)}", "$muted")
-        return Content.assemble((words, "$accent"), since, f"  {_speedup(attempt)}".rstrip())
+        return Content.assemble((words, "$accent"), since, f"  {_speedup(attempt, brief)}".rstrip())
     verdict = figures.verdict_part(judged.verdict)
     if judged.verdict is not Verdict.PASS:
         return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))
     speed = judged.speedup
-    words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, judged.clock)
-    measuring = f" · {attempt.phase}" if attempt.phase else ""
+    clock = "" if brief else judged.clock
+    words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, clock)
+    measuring = f" · {printable(doing)}" if doing else ""
     return Content.assemble(verdict, f"  {words}".rstrip(), (measuring, "$accent"))
 
 
@@ -198,14 +199,13 @@ def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
     return side.best or side.last
 
 
-def pane_title(state: DuelState, name: SideName) -> str:
-    """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
-    side = state.side(name)
-    player = printable(state.header.player(name).short)
-    if state.ended is not None:
-        crown = "★ " if state.ended.winner == name else ""
-        shown = final_kernel(state, name)
-        return f"{crown}{player} ─ kernel {shown.number}" if shown is not None else f"{crown}{player}"
-    if side.writing and not side.left:
-        return f"{player} ─ kernel {side.writing}, writing"
-    return f"{player} ─ kernel {side.last.number}" if side.last is not None else player
+def pane_title(state: DuelState, name: SideName, room: int) -> str:
+    """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2". Of more than `room` cells the player is cut."""
+    side, ended = state.side(name), state.ended
+    crown = "★ " if ended is not None and ended.winner == name else ""
+    shown = final_kernel(state, name) if ended is not None else side.last
+    kernel = f" ─ kernel {shown.number}" if shown is not None else ""
+    if side.writing and not side.left and ended is None:
+        kernel = f" ─ kernel {side.writing}, writing"
+    player = figures.cut(printable(state.header.player(name).short), room - len(crown + kernel))
+    return f"{crown}{player}{kernel}"

@@ -47,7 +47,7 @@ def entitle(pane: Widget, title: str | None = None, subtitle: str | None = None)
 
 LEADING = (
     *("save", "run", "open_row"),
-    *("submit", "agree", "rematch", "take_over", "replay_pause", "write_trace"),
+    *("submit", "agree", "share", "rematch", "take_over", "replay_pause", "replay_on", "replay_share", "write_trace"),
     *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
 )
 """The main actions of a screen come first. The keys of the focused widget follow, then the screen's other keys."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from textual.widgets import Select
 
 from arena.duel.card import result_words
-from arena.duel.events import KernelJudged, Left, SideWrote, Submitted
+from arena.duel.events import KernelJudged, KernelJudging, Left, SideWrote, Submitted
 from arena.duel.journal import DuelRecord, read_duel, read_duel_header
 from arena.duel.state import DuelState
 from arena.setting_choice import Choice
@@ -108,9 +108,15 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen
         bar = screen.query_one(SeekBar)
         await pilot.click(SeekBar, offset=(bar.size.width // 2, 0))
         assert 0.3 * screen._length < screen.now < 0.7 * screen._length
-        keys = screen_text(app).splitlines()[-1]
-        assert "pause" in keys
-        assert "submit" not in keys
+        await pilot.resize_terminal(60, 24)
+        for key, there, gone in (("left", "→ next", "share"), ("end", "^r share", "→ next")):
+            await pilot.press(key)
+            await until(pilot, lambda there=there: there in screen_text(app).splitlines()[-1])
+            keys = screen_text(app).splitlines()[-1]
+            assert "pause" in keys
+            assert "submit" not in keys
+            assert gone not in keys
+        await until(pilot, lambda: f"kernel {words.final_kernel(screen.state, 'left').number} " in screen_text(app))
         await go_to(pilot, app.picker, "escape")
 
 
@@ -144,6 +150,18 @@ def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     running, ended = (words.attempts(state.left, "left", "you", over).plain for over in (False, True))
     status = words.status(state.left, 66.0).plain
     assert (running, ended, status) == ("you  1 …", "you  1 –", "▸ waiting for the judge 1:05")
+
+
+def test_status_of_a_narrow_pane_has_one_row() -> None:
+    state = DuelState(read_duel_header(RECORDING))
+    state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
+    state.apply(KernelJudging(at=1.0, side="left", attempt=1, phase="waiting (allreduce of root; place 2 of 3)"))
+    said = [words.status(state.left, 66.0, brief=brief).plain for brief in (False, True)]
+    assert said == ["▸ Waiting: another run is timing 1:05", "▸ waiting 1:05"]
+    assert [words.pane_title(state, "left", room) for room in (40, 18)] == [
+        "model:local ─ kernel 1",
+        "model… ─ kernel 1",
+    ]
 
 
 async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until, go_to) -> None:
