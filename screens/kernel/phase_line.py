@@ -106,4 +106,6 @@ class PhaseLine(PlainStatic):
         parts = [*((words.ljust(_CELLS), colour) for words, colour in phases), *rest]
         if fitting(parts, width) != parts:
             parts = fitting([*phases, *rest], width)
+            if _cells(parts) > width:
+                parts = fitting([*phases, (note.rpartition(" · ")[2], "$muted")], width)  # the key is its last part
         self.update_if_new(Content.assemble(*(piece for part in parts for piece in (part, _GAP))))

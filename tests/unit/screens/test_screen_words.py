@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from run_states import fold
 from stored_runs import record
 from textual.content import Content
+from textual.geometry import Size
 
 from arena.machine.finding import MachineFinding
 from arena.records.ranking import Standing, standing_of
@@ -23,7 +24,7 @@ from screens import figures
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.headline import best_words
 from screens.kernel.panes.failure_view import with_marks_in_view
-from screens.kernel.phase_line import fitting, phase_parts
+from screens.kernel.phase_line import PhaseLine, fitting, phase_parts
 from screens.kernel.run_update import lines_of
 from screens.palette import fit
 from screens.sweep import square_words
@@ -236,7 +237,7 @@ def test_phase_whose_compiling_goes_on_has_not_failed():
     assert words == ["✓ load 0.50", "✓ compile 0.90", "▸ check 1.1 s", "· time"]
 
 
-def test_timing_that_a_person_ended_has_not_failed():
+def test_timing_that_a_person_ended_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = events.Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
     known = dict.fromkeys(Result.__struct_fields__[:9], None) | {"verdict": Verdict.PASS, "seconds": Seconds(time=4.0)}
     result = Result(**known, sealed=True)
@@ -249,6 +250,11 @@ def test_timing_that_a_person_ended_has_not_failed():
     )
     assert phase_parts(state, 9.0, most_s=2.5)[-1][0] == "▸ time 8.0 s"  # measuring goes on, so no limit is told
     state.apply(events.Waiting(run_id="r", at=4.0))
+    said: list[str] = []
+    monkeypatch.setattr(PhaseLine, "content_size", Size(58, 1))
+    monkeypatch.setattr(PhaseLine, "update_if_new", lambda _, words: said.append(words.plain.rstrip()))
+    PhaseLine().show(state, 11.0, "measuring on · ctrl+b ends it")
+    assert said == ["▸ Waiting: another run is timing 7 s  ctrl+b ends it"]
     call = events.Interval(1.5, 1.4, 1.6)
     state.apply(
         events.Timed(run_id="r", round=1, rounds=9, calls=1, baseline_us=1.0, contender_us=1.0, call=call, at=7.0)

@@ -11,6 +11,7 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Setting, Timed
 from sandbox.protocol.result import Batches, Samples
 from screens.kernel.panes.timing_table import TimingTable
+from screens.kernel.run_update import RunUpdate
 
 SETTING = Setting(
     problem_dir=str(load_catalogue().find("1").folder),
@@ -51,3 +52,14 @@ def test_the_timing_table_has_a_row_for_each(width):
     assert row.startswith("as CUDA graph")
     assert "40" in row
     assert ("31.5" in row) == (width > 62)
+
+
+def test_advice_keeps_room_beside_a_long_sentence():
+    told = "no claim: other programs use the cores (the baseline's ranks waited for one 100 % of the time, the kernel's 100 %)"
+    noisy = replace(run_result(call=Interval(1.0, 0.1, 7.0)), outcome="too noisy", told=told)
+    table = TimingTable()
+    table.most_rows = 7  # of the pane at 100 columns
+    advice = "measure longer (ctrl+l), fewer ranks than cores, a quieter machine"
+    rows = table._content(RunUpdate(RunState(result=noisy), False, [], advice), 44).plain.splitlines()
+    assert len(rows) == 7
+    assert advice in " ".join(rows[-2:])
