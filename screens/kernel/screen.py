@@ -239,8 +239,8 @@ class KernelScreen(EditingScreen):
             self.session.changed = True
         else:
             self.session.apply(event)
-        if self.is_mounted:
-            self.query_one(GpuStrip).hold(self.session.state.phase == "time" or others.timing)
+        for strip in self.query(GpuStrip):  # none while the screen is left
+            strip.hold(self.session.state.phase == "time" or others.timing)
         if at_other_size:
             return
         self._mark(event)
