@@ -27,7 +27,7 @@ from screens.model.model_session import ModelPlan, ModelSession
 from screens.pane_jump import Stop
 from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
+from screens.widgets.line_chart import ACCENT, NO_SPEEDUP, NO_VERDICT, ChartLine, LineChart, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source, Writing
 from screens.widgets.source_bars import close_bar, open_bar
 from screens.widgets.text_lines import PlainStatic
@@ -127,7 +127,8 @@ class ModelScreen(BaseScreen):
         ]
         until = max((point.x for point in points), default=1.0)
         lines = [ChartLine(ACCENT, tuple(points), holds=True)]
-        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=NO_VERDICT)
+        empty = NO_SPEEDUP if self.session.over else NO_VERDICT
+        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=empty)
 
     def _draw_rows(self) -> None:
         """Draws only rows whose words changed, so that the cursor stays where it is."""

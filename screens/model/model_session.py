@@ -36,12 +36,12 @@ class ModelPlan:
 
     @property
     def words(self) -> str:
-        """ "improves by verdicts, at most 10 answers, $2"."""
-        start = f"from {printable(self.origin.name)} · " if self.origin is not None else ""
-        how = "improves by verdicts" if self.improves else "independent answers"
+        """ "improves kernel.py by verdicts · ≤ 10 answers, $2"."""
+        start = f" {printable(self.origin.name)}" if self.origin is not None else ""
+        how = f"improves{start} by verdicts" if self.improves else f"independent answers{' from' * bool(start)}{start}"
         count = f"{self.answers} answer{'s' if self.answers != 1 else ''}"
         sizes = " · other sizes, too" if self.other_sizes else ""
-        return f"{start}{how}{sizes} · at most {count}{f', {self.limit}' if self.limit else ''}"
+        return f"{how}{sizes} · ≤ {count}{f', {self.limit}' if self.limit else ''}"
 
 
 class ModelSession:

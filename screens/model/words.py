@@ -94,7 +94,7 @@ def phase_line(session: ModelSession) -> Content:
     limit = f" of {session.plan.limit}" if session.plan.limit else ""
     costs = Content.styled(f"{used}{limit}   ", "$muted")
     if session.over:
-        return Content.assemble(costs, _ending(session))
+        return Content.assemble(_ending(session), "   ", costs)
     if session.comparing:
         return Content.assemble(costs, (f"▸ {_origin_name(session)}: {_judging(session)}", "$accent bold"))
     seconds = f"{session.now - state.since:.0f} s"

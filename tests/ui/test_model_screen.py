@@ -75,6 +75,7 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(
             "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2",
             "all answers received · 2 answers",
             "300 tok · $0.10 of $1",  # 2 × (100 read + 50 written)
+            "improves by verdicts · ≤ 2 answers, $1",
         ):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # the model got its verdict
@@ -87,6 +88,8 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(
         await until(pilot, lambda: "<<< system >>>" in screen_text(app))
         assert screen.query_one("#model-source").source_language == "prose"
         await pilot.press("f3")
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: screen.query_one("#text-pane").size.height > 2 and "ended  all" in screen_text(app))
         await go_to(pilot, kernel_screen, "down", "t")
         assert kernel_screen.editor.text.strip() == "pass"
         assert kernel_screen.editor.dirty
