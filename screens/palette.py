@@ -49,8 +49,8 @@ def _begins(asked: str, text: str) -> bool:
     return re.search(rf"\b{re.escape(asked)}", text, re.IGNORECASE) is not None
 
 
-_GROUP, _TITLE, _KEY = 9, 16, 11
-"""Columns of a command in the menu."""
+_GROUP, _TITLE, _KEY, _GROUPED = 9, 16, 11, 80
+"""Columns of a command in the menu, and those of the app from which it has a group."""
 _THEME = "theme: "
 """In front of a theme's name."""
 COMMAND, THEME = 0.02, 0.01
@@ -79,6 +79,7 @@ class Palette(CommandPalette, Layer[None]):
 
     DEFAULT_CSS = """
     Palette > Vertical { margin-top: 2; width: 100%; max-width: 118; }
+    Palette SearchIcon { display: none; }
     Palette #--results, Palette CommandList { max-width: 118; }
     Palette CommandList { text-wrap: nowrap; text-overflow: ellipsis; }
     """
@@ -151,12 +152,11 @@ class Commands(Provider):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
-        """Returns one line: the group at its first action, the title, its first key, what it does."""
+        """Returns one line: the group at its first action if there is room, the title, its first key, what it does."""
         key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
         title = title.pad_right(max(1, _TITLE - title.cell_length))
-        return Content.assemble(
-            (f"{group:<{_GROUP}}", "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted")
-        )
+        first = "" if self.app.size.width < _GROUPED else f"{group:<{_GROUP}}"
+        return Content.assemble((first, "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted"))
 
     def _actions(self) -> list[Action]:
         """Returns the actions of the screen, then the other places, then the actions that work everywhere."""

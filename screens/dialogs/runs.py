@@ -133,6 +133,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         self._alike = "".join(f" · {values[name].copy().pop()}" for name in alike)
         values["speedup"] |= values.pop("outcome")  # a run without a speedup has its outcome in that column
         shown = [name for name in HEADINGS if values.get(name) and name not in alike]
+        if self.size.width < 80:
+            shown.sort(key=lambda name: name == "baseline µs")  # the first to be cut
         drawn = [[self._cell(entry, name, cells) for name in shown] for entry, cells in rows]
         for column in (number for number, name in enumerate(shown) if name in RIGHT):
             width = max(len(shown[column]), *(len(row[column][0]) for row in drawn))

@@ -14,6 +14,7 @@ from arena.errors import FolderUnwritable
 from arena.records.run_record import view
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
+from sandbox.protocol.events import Microseconds
 from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs.questions import Question
 from screens.kernel import kernel_session
@@ -355,9 +356,11 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         await pilot.press("escape")
         await pilot.resize_terminal(60, 24)
         await until(pilot, lambda: "enter restore · space diff · t time · F1 keys · esc ─╯" in screen_text(app))
-        app.screen._all = [record("r", outcome="too noisy", clock="call")]
+        baseline_us = Microseconds(call=80.0, device=None)
+        app.screen._all = [record("r", outcome="too noisy", clock="call", baseline_us=baseline_us)]
         app.screen._list()
         await until(pilot, lambda: "~ too noisy" in screen_text(app))  # a run without an interval has its outcome
+        assert [str(column.label).strip() for column in app.screen._table.ordered_columns][-1] == "baseline µs"
 
 
 @pytest.mark.parametrize("player", ["you", "model:m"])
