@@ -99,7 +99,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
             room = max(0, self.most_rows - table.plain.count("\n") - 1)
-            above = _cut(above, room - min(len(below), room // 2), width, "$foreground")
+            above = _cut(above, max(min(room, 1), room - min(len(below), (room + 1) // 2)), width, "$foreground")
             below = _cut(below, room - len(above), width, "$muted")
         return Content("\n").join([*above, table, *below])
 

@@ -54,12 +54,12 @@ def test_the_timing_table_has_a_row_for_each(width):
     assert ("31.5" in row) == (width > 62)
 
 
-def test_advice_keeps_room_beside_a_long_sentence():
+@pytest.mark.parametrize(("width", "most_rows"), [(44, 7), (74, 6)])  # of the pane at 100 and at 160 columns
+def test_advice_keeps_room_beside_a_long_sentence(width, most_rows):
     told = "no claim: other programs use the cores (the baseline's ranks waited for one 100 % of the time, the kernel's 100 %)"
     noisy = replace(run_result(call=Interval(1.0, 0.1, 7.0)), outcome="too noisy", told=told)
-    table = TimingTable()
-    table.most_rows = 7  # of the pane at 100 columns
+    (table := TimingTable()).most_rows = most_rows
     advice = "measure longer (ctrl+l), fewer ranks than cores, a quieter machine"
-    rows = table._content(RunUpdate(RunState(result=noisy), False, [], advice), 44).plain.splitlines()
-    assert len(rows) == 7
+    rows = table._content(RunUpdate(RunState(result=noisy), False, [], advice), width).plain.splitlines()
+    assert len(rows) == most_rows
     assert advice in " ".join(rows[-2:])
