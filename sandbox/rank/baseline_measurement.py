@@ -42,15 +42,15 @@ def lack_of_memory(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] if _LACKS.search(str(error)) else ""
 
 
-def arenas_bytes(most: int, inputs: int, outputs: int) -> int:
+def arenas_bytes(most: int, inputs: int, outputs: int, writable: bool = False) -> int:
     """Bytes of all arenas of a run.
 
     They are the inputs of the trusted rank and of a kernel, the outputs of the references and of a kernel, and the copy
     of a kernel's outputs. most: limit for the arenas of one side, but at least one slot. inputs, outputs:
-    bytes of a slot.
+    bytes of a slot. writable: the references have inputs of their own, too.
     """
     slots = max(1, most // (inputs + outputs))
-    return slots * (2 * inputs + 3 * outputs)
+    return slots * ((2 + writable) * inputs + 3 * outputs)
 
 
 def comparing_bytes(outputs: int, at_once: int) -> int:
@@ -209,7 +209,8 @@ class BaselineMeasurement:
 
     def references(self, there: int, arena_bytes: int, in_bytes: int, out_bytes: int, compared_bytes: int) -> int:
         """Reference worlds that fit. there: the device's memory. in_bytes, out_bytes: of a slot. Raises as `result`."""
-        taken = arenas_bytes(arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
+        writable = bool(self.code.problem.mutates)
+        taken = arenas_bytes(arena_bytes, in_bytes, out_bytes, writable) + HELD * (in_bytes + out_bytes)
         other = max(*self.draw_peaks, comparing_bytes(out_bytes, compared_bytes))
         return most_references(there, taken, max(self.call_peaks), max(self.oracle_peaks), other)
 

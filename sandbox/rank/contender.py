@@ -97,10 +97,12 @@ class ContenderRank(Rank):
         self.device.release(self.inputs)
         self.device.release(self.outputs)
         self.device.sealed = layout.sealed
-        self.inputs = self.device.map_input(inputs, layout.in_bytes * layout.slots)
+        mutates = self.code.problem.mutates
+        attach = self.device.map_output if mutates and layout.sealed else self.device.map_input
+        self.inputs = attach(inputs, layout.in_bytes * layout.slots)
         self.outputs = self.device.map_output(outputs, layout.out_bytes * layout.slots)
         self.iterations = Iterations(self.code, self.setting, layout, self.inputs, self.outputs)
-        if not self.code.problem.check.may_alias:
+        if not mutates and not self.code.problem.check.may_alias:
             for slot in self.iterations.slots:
                 slot.refuse_inputs(self.inputs)
         os.close(inputs)
@@ -224,16 +226,10 @@ class ContenderRank(Rank):
         put, finish, begun = self.output_copies.put, self.output_copies.finish, self.begun
         gc.disable()
         try:
-            if not mutates:
-                for number, (arguments, _, _, slot) in enumerate(batch, 1):
-                    begun[0] = number
-                    put(slot, solution(*arguments))
-            else:
-                for number, (arguments, given, drawn, slot) in enumerate(batch, 1):
-                    begun[0] = number
-                    for name in mutates:
-                        given[name].copy_(drawn[name])
-                    put(slot, with_mutated(solution(*arguments), given, mutates))
+            for number, (arguments, given, _, slot) in enumerate(batch, 1):
+                begun[0] = number
+                result = solution(*arguments)
+                put(slot, with_mutated(result, given, mutates) if mutates else result)
             finish()
         except (NotATree, slots.DoesNotFit) as error:
             self.fail(Kind.BAD_STRUCTURE, str(error))

@@ -55,8 +55,8 @@ class Iterations:
         self.last: Output | None = None
         """The outputs of the last checked call."""
         self.outline: slots.Outline | None = None
-        self._kept: dict[int, tuple[list[TensorPlace], Leaves, Leaves]] = {}
-        """By slot: (places, drawn tensors, memory of what a kernel gets), if `arguments` reads no values of inputs."""
+        self._kept: dict[int, tuple[list[TensorPlace], Leaves]] = {}
+        """By slot: (places, drawn tensors)."""
 
     @property
     def used_in(self) -> int:
@@ -84,35 +84,30 @@ class Iterations:
             large = self.in_bytes >= LARGE
             self.practice = found if large else {name: t.clone() for name, t in found.items()}
 
-    def _drawn(self, table: SlotTable) -> Leaves:
-        return slots.read_inputs(self.inputs, table.index * self.in_bytes, table.tensors)
-
     def _assemble(self, table: SlotTable, checking: bool) -> Iteration:
         """One iteration, whose arguments are new objects on the same memory as before.
 
         A kernel may change an argument without writing to its elements: requires_grad_, unsqueeze_, a list's pop. A call of a
         later batch must not find such a change.
         """
-        drawn, memory = self._memory(table, checking)
+        drawn = self._drawn(table)
+        memory = {name: tensor.clone() for name, tensor in drawn.items()} if checking else drawn
         given = fresh(memory)
         arguments = self.code.arguments(given, self.setting)
         if checking:
             given = {name: given[name] if name in self.mutates else memory[name] for name in given}
         return Iteration(arguments, given, drawn, self.slots[table.index])
 
-    def _memory(self, table: SlotTable, checking: bool) -> tuple[Leaves, Leaves]:
-        """The drawn tensors of a slot, and the memory of what a kernel gets. Inputs of the same shapes lie at the same places."""
-        if checking:
-            drawn = self._drawn(table)
-            return drawn, {name: tensor.clone() for name, tensor in drawn.items()}
-        places, drawn, memory = self._kept.get(table.index, ([], {}, {}))
+    def _drawn(self, table: SlotTable) -> Leaves:
+        """The inputs in a slot, which a timed call gets. Those of the same shapes lie at the same places.
+
+        Where solutions change them in place, they are writable: a kernel could skip a copy of them that is made here.
+        """
+        places, drawn = self._kept.get(table.index, ([], {}))
         if places != table.tensors or not places:
-            drawn = self._drawn(table)
-            # Filled in the timed window, because withheld inputs are complete only at the GO.
-            memory = {name: torch.empty_like(t) if name in self.mutates else t for name, t in drawn.items()}
-            if all(map(self.code.is_withheld, drawn)):
-                self._kept[table.index] = (table.tensors, drawn, memory)
-        return drawn, memory
+            drawn = slots.read_inputs(self.inputs, table.index * self.in_bytes, table.tensors)
+            self._kept[table.index] = (table.tensors, drawn)
+        return drawn
 
     def lay_out(self, solution: Callable[..., Any]) -> None:
         """Prepares the armed slots for outputs like the last ones, so that the timed window copies only tensors.

@@ -99,6 +99,8 @@ class ProblemCode:
         }
         if unknown := problem.arguments.keys() - {name for name, _ in problem.parameters}:
             raise ProblemError(f"{problem.folder}: solution of baseline.py has no argument {min(unknown)}")
+        if read := [name for name in problem.mutates if not self.is_withheld(name)]:
+            raise ProblemError(f"{problem.folder}: {read[0]} is in `mutates`, so `arguments` may not read its values")
         self._given: tuple[Any, dict[str, Any]] = (None, {})
         """Sizes, and the arguments of problem.toml with them."""
 

@@ -125,7 +125,7 @@ class TrustedRank(Rank):
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""
-        made = self.arenas.make(order)
+        made = self.arenas.make(order, bool(self.code.problem.mutates))
         self.reply(order, None, fds=made)
         for fd in made:
             os.close(fd)

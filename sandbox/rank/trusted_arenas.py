@@ -64,8 +64,11 @@ class TrustedArenas:
         self.at_end: tuple[int, int, slice, torch.Tensor] | None = None
         """The outputs of the last batch at its end: side, first slot, the bytes of a slot that were read, and these by slot."""
 
-    def make(self, order: MakeArenas) -> tuple[int, int]:
-        """Makes the arenas of a side. Returns the descriptors of inputs and outputs, which the caller closes."""
+    def make(self, order: MakeArenas, writable: bool = False) -> tuple[int, int]:
+        """Makes the arenas of a side. Returns the descriptors of inputs and outputs, which the caller closes.
+
+        writable: solutions change inputs in place. Then each side has inputs of its own, which it may write.
+        """
         layout = order.layout
         self.in_bytes, self.out_bytes, self.room = layout.in_bytes, layout.out_bytes, layout.room
         self.device.free_cache()
@@ -76,14 +79,16 @@ class TrustedArenas:
         if order.own:
             self.drawn = 0
             self._make_own(in_total)
-        if order.shared:
+        shared = order.shared and not writable
+        if shared:
             in_fd, inputs = os.dup(self._own_fd), self.own
         else:
-            in_fd, inputs = self.device.input_arena(in_total)
+            make = self.device.output_arena if writable else self.device.input_arena
+            in_fd, inputs = make(in_total)
         out_fd, outputs = self.device.output_arena(out_total)
         outputs.fill_(slots.POISON)
         self.late.discard(order.side)
-        self.sides[order.side] = SideArenas(inputs, outputs, order.shared)
+        self.sides[order.side] = SideArenas(inputs, outputs, shared)
         self.device.synchronize()
         return in_fd, out_fd
 

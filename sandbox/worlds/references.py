@@ -142,6 +142,7 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     """
     prepared = exchange.prepared
     exchange.draw(1, timed=False)
+    exchange.reveal(0, 1)
     exchange.arm(*worlds)
     for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
@@ -161,8 +162,8 @@ def _run(exchange: Exchange, worlds: Sequence[World], calls: int) -> float:
         count = min(slots, calls - begun)
         exchange.draw(count, timed=False)
         exchange.arm(*worlds)
-        exchange.reveal(0, count)
         for world in worlds:
+            exchange.reveal(0, count)  # the last world may have changed them in place
             world.tell(ChooseBatch(0, count))
             exchange.await_all(world, Kind.CHOSEN, limit)
             started = world.go()

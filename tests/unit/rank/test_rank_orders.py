@@ -30,6 +30,7 @@ from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import RankWire, Received
 
 ALLREDUCE = HOME / "collective" / "allreduce"
+CLIPPING = HOME / "fsdp" / "clip_grad_norm_no_ep"
 KERNEL = """
 import torch, torch.distributed as dist
 calls, late = [], []
@@ -77,13 +78,13 @@ class Asked:
 class Run:
     """One rank of a run: the oracle's and the kernel's."""
 
-    def __init__(self, rank: int, world: int, folder: Path, kernel: str) -> None:
+    def __init__(self, rank: int, world: int, folder: Path, kernel: str, problem: Path = ALLREDUCE) -> None:
         own = folder / str(rank)
         own.mkdir()
         self.number, self.seeds = rank, itertools.count(100)
         self.oracle = Asked(TrustedRank, rank, world, own)
         self.kernel = Asked(ContenderRank, rank, world, own)
-        setting = Setting(str(ALLREDUCE), "tiny", {"M": 16, "N": 8}, world, "cpu", "float32")
+        setting = Setting(str(problem), "tiny", {"M": 16, "N": 8}, world, "cpu", "float32")
         assert [asked(messages.OpenProblem(setting)) for asked in (self.oracle, self.kernel)] == [Kind.OPENED] * 2
         found = self.oracle(messages.MeasureBaseline([*range(20)], [1 << 20], 1))
         self.layout = SlotLayout(found.in_bytes, found.out_bytes, found.room, 4, True)
@@ -128,8 +129,8 @@ def on_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     """on_ranks(work, kernel): what work(run) returns on each of two ranks."""
     monkeypatch.setattr(sandbox.rank.rank, "leave", lambda status: sys.exit())
 
-    def called(work: Callable[[Run], Any], kernel: str = KERNEL) -> list[Any]:
-        return in_gloo_ranks(2, lambda rank, world: work(Run(rank, world, tmp_path, kernel)), PATIENCE_S)
+    def called(work: Callable[[Run], Any], kernel: str = KERNEL, problem: Path = ALLREDUCE) -> list[Any]:
+        return in_gloo_ranks(2, lambda rank, world: work(Run(rank, world, tmp_path, kernel, problem)), PATIENCE_S)
 
     return called
 
@@ -182,6 +183,25 @@ def test_inputs_of_one_rank_alone_are_completed(on_ranks: Callable[..., list[Any
         return [torch.equal(theirs[slot].arguments[0], own.inputs_of(slot)["tensor"]) for slot in (0, 1)]
 
     assert on_ranks(work) == [[False, False], [True, False]]
+
+
+def test_arguments_changed_in_place_come_with_go(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        found = [run.compare(0, 1)]
+        run.draw(2)
+        for _ in range(2):  # of two worlds with the same arenas
+            assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN
+            assert run.oracle(Reveal(0, 0, 2)) == 0.0
+            armed, own = run.kernel.rank.iterations.armed, run.oracle.rank.arenas.inputs_of
+            both = [(armed[slot].given[name], tensor) for slot in (0, 1) for name, tensor in own(slot).items()]
+            found.append(all(itertools.starmap(torch.equal, both)))
+            assert run.kernel(Go()) is Kind.DONE
+            found.append(all(itertools.starmap(torch.equal, both)))
+        return [*found, run.compare(0, 1)]
+
+    text = (CLIPPING / "baseline.py").read_text()
+    assert on_ranks(work, text, CLIPPING) == [[PASSED, True, False, True, False, PASSED]] * 2
 
 
 def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., list[Any]]) -> None:
