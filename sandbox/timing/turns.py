@@ -508,6 +508,7 @@ class Turns:
             Failed: a check found a fault. It names the side.
         """
         for side in self.kernels:
+            self._note_after_done(side)  # what it does from here on is not late
             side.worlds[0].processes.resume()
         self.timer.sleep(LATE_SECONDS)
         self.exchange.require_untouched()

@@ -53,6 +53,7 @@ def test_work_after_done_is_late(late_cpu_s: float, late: bool) -> None:
         assert "s of CPU time after it had ended its batch" in failed.failure.message
     else:
         rounds.measure()
+        assert rounds.turns.contender_side.exchange.used_since_done is None  # before its ranks go on
 
 
 def test_a_quarter_of_uncounted_pairs_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
