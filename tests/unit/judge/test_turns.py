@@ -13,7 +13,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.turns import MEMORY_SECONDS
+from sandbox.timing.turns import LATE_SECONDS, MEMORY_SECONDS
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
@@ -181,12 +181,15 @@ def test_kept_result_beats_machine_and_no_record() -> None:
 def test_late_writer_is_seen_when_no_kernel_rests() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()
-    running: list[bool] = []
+    running, continued = [], [0.0]
+    processes = rounds.turns.contender_side.worlds[0].processes
+    resume = processes.resume
+    processes.resume = lambda held=(): (continued.append(machine.clock.monotonic()), resume(held))  # type: ignore[method-assign]
 
     def touched(rank: int, order: object) -> list[int]:
         if not isinstance(order, CheckPoison):
             return []
-        running.append(not rounds.turns.contender_side.worlds[0].processes.paused)
+        running.append(not processes.paused and machine.clock.monotonic() - continued[-1] > 0.9 * LATE_SECONDS)
         return [CONTENDER] if rank == 1 else []
 
     machine.oracle.touched = touched

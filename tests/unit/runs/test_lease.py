@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import eventually
 
-from sandbox.machine.processes import cpu_seconds
+from sandbox.machine import processes
 from sandbox.protocol.events import Setting
 from sandbox.referee import lease
 from sandbox.referee.lease import MOST_NOTES, Lease, Urgency, devices_of
@@ -42,6 +43,7 @@ def test_partly_free_devices_are_not_held(tmp_path: Path) -> None:
 BECOME = """
 import ctypes, os, sys, time
 from pathlib import Path
+from types import SimpleNamespace
 from sandbox.referee.lease import Lease, Urgency
 if uid := int(sys.argv[1]):  # not at its start: another user may not read this Python's files
     os.setgroups([])
@@ -64,8 +66,6 @@ for line in sys.stdin:
             while not lease.take(sys.argv[4]): time.sleep(0.02)
             print(True, flush=True)
         case "way": lease.give_way(); print(True, flush=True)
-        case "spin":
-            while True: pass
 """
 
     def __init__(self, folder: Path, urgency: Urgency = Urgency.PERSON, problem: str = "theirs", uid: int = 0) -> None:
@@ -151,28 +151,21 @@ def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Call
     assert mine.holder().pid == other.process.pid
 
 
-def test_lock_held_by_somebody_idle_is_passed_by(
-    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("share", "passed"), [(0.5, [5.0]), (3.0, [])], ids=["idle", "works"])
+def test_only_lock_held_by_somebody_idle_is_passed_by(
+    share: float, passed: list[float], tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
-    idle, mine = arena(), Lease(["cores"], tmp_path)
-    assert idle.ask("take")
-    assert not mine.pass_by_idle()
-    eventually(mine.pass_by_idle)
-    assert mine.passed.startswith(f"process {idle.process.pid} of ")
-
-
-def test_lock_held_by_somebody_who_works_is_not(
-    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "WATCHED_S", 0.1)
-    busy, mine = arena(), Lease(["cores"], tmp_path)
-    assert busy.ask("take")
-    busy.tell("spin")
-    for _ in range(10):
-        assert not mine.pass_by_idle()
-        used = cpu_seconds([busy.process.pid])
-        eventually(lambda: cpu_seconds([busy.process.pid]) > used + 0.03)  # noqa: B023
+    other, mine, now = arena(), Lease(["cores"], tmp_path), 0.0
+    assert other.ask("take")
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now))
+    work = {0.0: 0.0, 0.5: 0.05, 3.0: 0.1, 5.0: 0.1}
+    """CPU seconds of all its processes until a second, at the share that still is idle."""
+    monkeypatch.setattr(processes, "cpu_seconds_of_all", lambda pids: work[now] * share * (other.process.pid in pids))
+    found = []
+    for now in work:
+        found += [now] * mine.pass_by_idle()
+    assert found == passed
+    assert mine.passed.startswith(f"process {other.process.pid} of " if passed else "")
 
 
 BAD_NOTES = {
