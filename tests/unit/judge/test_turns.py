@@ -25,13 +25,16 @@ def failing(rounds: Rounds) -> Failed:
     return failed.value
 
 
-def test_kernel_computing_during_baseline_disturbs_it() -> None:
-    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.5))
-    failed = failing(machine.rounds(machine.run(rounds=12)))
-    assert failed.verdict is Verdict.BASELINE_DISTURBED
+@pytest.mark.parametrize(
+    ("thief", "rival", "side"),
+    [("kernel", "", CONTENDER), ("kernel", "rival.py", CONTENDER), ("rival", "rival.py", RIVAL)],
+)
+def test_who_computes_out_of_turn_is_blamed(thief: str, rival: str, side: int) -> None:
+    machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
+    failed = failing(machine.rounds(machine.run(rounds=12), rival=rival))
+    assert (failed.verdict, failed.side) == (Verdict.BASELINE_DISTURBED, side)
     assert "s of CPU time while they were stopped" in failed.failure.message
-    assert "while the baseline was timed" in failed.failure.message
-    assert failed.side == CONTENDER
+    assert f"while the {'other kernel' if rival else 'baseline'} was timed" in failed.failure.message
 
 
 def test_what_stopping_itself_takes_is_no_disturbance() -> None:
@@ -150,14 +153,6 @@ def test_a_stopped_kernel_is_unheard_until_its_turn() -> None:
     rounds.measure()
     assert set(heard["baseline"]) == {(False, False)}
     assert set(heard["kernel"]) == {(True, False)}
-
-
-@pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])
-def test_duel_blames_who_computes_out_of_turn(thief: str, side: int) -> None:
-    machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
-    failed = failing(machine.rounds(machine.run(rounds=12), rival="rival.py"))
-    assert failed.side == side
-    assert "while the other kernel was timed" in failed.failure.message
 
 
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
