@@ -24,20 +24,15 @@ def setting(world: int, device: str) -> Setting:
     return Setting(problem_dir="", preset="tiny", sizes={}, dtype="float32", world=world, device=device)
 
 
-def test_a_device_is_leased_once(tmp_path: Path) -> None:
-    first, second = Lease(["gpu-0", "gpu-1"], tmp_path), Lease(["gpu-1", "gpu-2"], tmp_path)
+def test_devices_are_leased_once_and_never_in_part(tmp_path: Path) -> None:
+    first, second, third = (Lease(names, tmp_path) for names in (["gpu-0", "gpu-1"], ["gpu-2", "gpu-1"], ["gpu-2"]))
     assert first.take()
     assert not second.take()
+    assert third.take()
     first.close()
+    third.close()
     assert second.take()
     second.close()
-
-
-def test_partly_free_devices_are_not_held(tmp_path: Path) -> None:
-    last, both, first = (Lease(names, tmp_path) for names in (["gpu-1"], ["gpu-0", "gpu-1"], ["gpu-0"]))
-    assert last.take()
-    assert not both.take()
-    assert first.take()
 
 
 BECOME = """
