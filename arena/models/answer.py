@@ -204,7 +204,7 @@ def _names_of(source: str) -> _Names:
     bound = {
         symbol.get_name()
         for symbol in (*top.get_symbols(), *(symbol for symbol in symbols if symbol.is_declared_global()))
-        if symbol.is_assigned() or symbol.is_imported()
+        if symbol.is_assigned() or (symbol.is_imported() and symbol.get_name() != "solution")  # a test imports it
     }
     used = {symbol.get_name() for symbol in symbols if symbol.is_referenced() and symbol.is_global()}
     known = bound | set(dir(builtins)) | {"__file__", "__name__"}

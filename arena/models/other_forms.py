@@ -28,7 +28,7 @@ _TAG = re.compile(r"<([A-Za-z][\w:.-]*)([= ][^<>\n]*)?>")
 _BEFORE_CPP = re.compile(r"(?:\w|#include |template )\Z")
 """What stands before <vector>, <class T> and <float> in C++."""
 _MARK = re.compile(
-    r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\{code[^{}\n]*\}"
+    r"(?m)<[|｜][^|｜<>\n]{1,60}[|｜]>|\{code[^{}\n]*\}|^(?:[<-]{5,9} \w+|={5,9}|[>+]{5,9} \w+)$"
     r"|\[/?(?:PYTHON|CODE|TOOL_CALLS?|ARGS|ANSWER|KERNEL|SOLUTION|(?:END_)?TOOL_REQUEST)\]"
 )
 _HEREDOC = re.compile(
@@ -38,14 +38,13 @@ _HEREDOC = re.compile(
 _FILE = re.compile(rf"[./]*{PATH}\b")
 _MAGIC = re.compile(r"^(?:%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S+)|%%\w+.*|[%!]\w.*)\n", re.MULTILINE)
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ b/)(\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
-_REPLACED = re.compile(r"^<{5,} SEARCH\n\s*={5,}\n((?s:.*?))^>{5,} REPLACE", re.MULTILINE)
-_DIFF_HEAD = re.compile(r"^(?:diff |index |new file|--- |\+\+\+ |@@ |\\ No newline).*\n?", re.MULTILINE)
+_DIFF_HEAD = re.compile(r"^(?:diff |index |new file|\*\*\* |--- |\+\+\+ |@@|\\ No newline).*\n?", re.MULTILINE)
 _RUN_OF_ADDED = re.compile(r"(?<![^\n]\n)(?<!^ )^(?:\+.*\n?|\n(?=\+))+(?![ -])", re.MULTILINE)
 _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1|[:=(]\s*(`)([^`]*)`", re.DOTALL)
 _LITERAL = re.compile(r"""[:(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufeff")
 """Characters that pages put into code."""
-_NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
+_NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:.] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.|In ?\[\d*\]:| +\.\.\.:|Out\[\d*\]:.*) ?", re.MULTILINE)
 _OUTERMOST = re.compile(r"^```\w*\n(.*)```", re.MULTILINE | re.DOTALL)
 _LANGUAGE = re.compile(r"\A\s*(?:python|py)3?\n", re.IGNORECASE)
@@ -173,7 +172,6 @@ def _files(text: str, closed: bool) -> Iterator[str]:
     }
     named = {name: files[name] for name in files if not name.isdigit()}
     yield from [_as_fences(named)] if len(named) > 1 and "kernel.py" in named else files.values()
-    yield from (found[1] for found in _REPLACED.finditer(text))
 
 
 def _tags(text: str, closed: bool) -> Iterator[str]:
@@ -194,9 +192,13 @@ def _tags(text: str, closed: bool) -> Iterator[str]:
 
 
 def _added(text: str) -> Iterator[str]:
-    """Yields the lines that a diff adds, where nothing else is around them."""
-    for found in _RUN_OF_ADDED.finditer(_DIFF_HEAD.sub("", text)):
+    """Yields the lines that a diff adds, where nothing else is around them, and the file after a diff from its first line on."""
+    lines = _DIFF_HEAD.sub("", text)
+    for found in _RUN_OF_ADDED.finditer(lines):
         yield re.sub(r"^\+", "", found[0], flags=re.MULTILINE)
+    after = re.sub(r"^(?:-.*\n|[ +])", "", lines, flags=re.MULTILINE)
+    if "\n+" in lines and text.count("\n@@") < 2 and re.match(r"\s*(?:import |from \w|#|\"\"\")", after):
+        yield after
 
 
 def _strings(text: str) -> Iterator[str]:

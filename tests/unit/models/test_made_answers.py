@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from arena.models.answer import has_whole_kernel, join_continuation, kernel_of, whole_kernel
 from arena.models.fences import blocks_of
 
-IMPORTS = "import torch\n"
 REST = 'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
-KERNEL = IMPORTS + "\n\n" + REST
+KERNEL = "import torch\n\n\n" + REST
 TEXTS = {
     "<K>>": textwrap.indent(KERNEL, "> ", lambda line: True),
     "<K_>": KERNEL.rstrip("\n"),
     "<K>": KERNEL,
-    "<I>": IMPORTS,
-    "<R>": REST,
     "<D>": "def solution(a, b):\n    return 0\n",
     "<B>": "def solution(a, b:\n    return\n",
     "<S>": 'def solution(a, b):\n    """Add."""\n    ...\n',
