@@ -69,14 +69,13 @@ _SAID: tuple[tuple[str, str], ...] = (
      "CPU ranks communicate over gloo, which lacks this operation. Build it from all_reduce, all_gather, send and recv."),
     (r"a AsyncCollectiveTensor",
      "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives."),
+    (r"returned a DTensor", "Return a plain tensor: call to_local() on the DTensor."),
     (r"returned an? \w*Work\b", "Return the tensor, not the handle of the collective: call wait() on the handle first."),
     (r"returned an? (?:coroutine|generator|async_generator)", "Define solution with def, without async and yield."),
     (r"shares memory with the argument", "Copy the argument first: clone() returns a fresh tensor."),
     (r"is a Markdown fence", "Remove the lines with ``` and the text outside of them."),
-    (
-        r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
-        "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
-    ),
+    (r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+     "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait."),
     (r"cannot contain null bytes", "Remove the NUL bytes. Save the source as UTF-8 text."),
     (r"invalid (?:non-printable )?character", "Retype this character: it comes from formatted text, not from a program."),
     (r"TabError", "Indent with spaces only."),
@@ -167,7 +166,7 @@ def _on_modules(said: str, kernel: Kernel) -> str:
     if found[2] or package in _OWN:
         return f"{name} is not in the kernel's folder: {_FOLDER}."
     where = "neither in the kernel's folder nor installed" if kernel.files else "not installed here"
-    return f"{name} is {where}. If it is code of your own, {_FOLDER}. If it is a package: {python_install(package)}"
+    return f"{name} is {where}. If it is code of your own, {_FOLDER}. If it is a package of this name: {python_install(package)}"
 
 
 def _on_files(said: str, kernel: Kernel) -> str:

@@ -55,6 +55,7 @@ def said_on(kind: str, text: str, kernel: Kernel | str = PASSES, line: int = 0, 
         ("LOAD_FAILED", "<urlopen error [Errno -3] Temporary failure in name resolution>", "no network"),
         ("RAISED", "RuntimeError: ProcessGroupGloo does not support reduce_scatter", "gloo, which lacks"),
         ("BAD_STRUCTURE", "solution returned a AsyncCollectiveTensor; a result is", "wait_tensor"),
+        ("BAD_STRUCTURE", "solution returned a DTensor; a result is", "to_local()"),
         ("BAD_STRUCTURE", "solution returned a coroutine; a result is", "without async"),
         ("BAD_STRUCTURE", "output out shares memory with the argument tensor; return", "clone()"),
         ("SYNTAX", "line 1 is a Markdown fence\nSyntaxError: invalid syntax", "```"),
@@ -144,11 +145,9 @@ def test_a_folder_gets_advice_on_its_own_files() -> None:
 )
 def test_wrong_outputs_and_what_nobody_waited_for(calls: str, words: str) -> None:
     failure = Failure(phase="check", message="output out: 3 of 4 elements wrong", advice="")
-    given = failure, failure.message, Kernel(f"{PASSES}    {calls}\n"), False
-    found, late = (advice_on(verdict, *given) for verdict in (Verdict.WRONG_RESULT, Verdict.LATE_OUTPUT))
+    found = advice_on(Verdict.WRONG_RESULT, failure, failure.message, Kernel(f"{PASSES}    {calls}\n"), False)
     assert words in found
     assert bool(words) == bool(found)
-    assert late == ("" if "barrier" in words else found)
 
 
 def test_a_kernel_that_never_ends_loading() -> None:
