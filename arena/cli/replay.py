@@ -37,9 +37,7 @@ def check_target(path: Path) -> Path:
         FolderUnwritable: its folder is not writable.
     """
     if path.suffix.lower() not in KINDS:
-        raise UsageError(
-            f"{path} is no kind of recording", "name a file.cast (asciicast) or a file.svg (animated picture)"
-        )
+        raise UsageError(f"{path} is no kind of recording", "name a file.cast (asciicast) or file.svg (animated)")
     require_writable(path)
     return path
 
@@ -90,9 +88,7 @@ def command(
         raise UsageError(f"{run} is a duel, of many kernels", "--source prints the kernel of a run")
     if record is not None:
         if isinstance(header, TraceHeader):
-            raise UsageError(
-                "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
-            )
+            raise UsageError("a trace cannot be recorded", "its runs can: `pkb-arena replay RUN --record FILE`")
         target, shape = check_target(record), parse_size(size)
         draw = drawn_by(display_of(ctx).record, "record with `pkb-arena replay --record`")
         seconds = draw(journal, header, target, shape, speed or 1.0, theme, open_session().settings)
@@ -147,7 +143,7 @@ def _journal(run: str) -> Path:
     paths = open_session().paths
     runs = paths.runs
     if run == "last":
-        journals = files_in(runs)
+        journals = [path for path in files_in(runs) if path.stat().st_size]  # a full disk leaves empty ones
         if not journals:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
