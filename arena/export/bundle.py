@@ -419,10 +419,12 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:
         The names of these sweeps on the board, and the number of their results.
 
     Raises:
-        UsageError: the bundle is incomplete, changed, unreadable or of a newer version.
+        UsageError: the bundle is incomplete, changed, unreadable, of a newer version or without a sweep.
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = read_manifest(folder)
+    if not _copies(paths, manifest, paths.imports):
+        raise UsageError(f"{folder} has single runs only", "the board takes sweeps: export a sweep, and import that")
     return _import(paths, lambda incoming: check_files(folder, manifest, _copies(paths, manifest, incoming)))
 
 

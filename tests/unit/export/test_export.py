@@ -101,6 +101,8 @@ def test_runs_without_a_sweep_are_exported(paths: Paths, tmp_path: Path) -> None
     assert [(row["player"], row["speedup"], row["sweep"]) for row in rows] == [("you", 1.5, ""), ("file:mine", 2.5, "")]
     assert (tmp_path / "b" / "kernels" / f"{content_hash(KERNEL)}.py").read_text() == KERNEL
     assert "2 results of single runs" in (tmp_path / "b" / "README.md").read_text()
+    with pytest.raises(UsageError, match="single runs only"):
+        import_bundle(paths, tmp_path / "b")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
