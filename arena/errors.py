@@ -58,7 +58,7 @@ class MachineError(ArenaError):
 
 
 def refusal(error: BaseException) -> MachineError | None:
-    """Returns the error for a denied path, no place for temporary files, or no more threads, files or memory; else None.
+    """Returns the error for a denied path, a deleted working folder, or no more threads, files or memory; else None.
 
     For an exception group (of concurrent tasks): the first such error in it.
     """
@@ -68,6 +68,8 @@ def refusal(error: BaseException) -> MachineError | None:
         return MachineError(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
     if isinstance(error, FileNotFoundError) and "usable temporary directory" in str(error):
         return MachineError("no folder for temporary files can be written", "make room in /tmp, or set TMPDIR")
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+        return MachineError("the working folder was deleted", "change to a folder that exists, such as with cd ~")
     full = isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
     if full or isinstance(error, MemoryError) or "can't start new thread" in str(error):
         from sandbox.machine.processes import low_limits
@@ -86,7 +88,9 @@ def require_extra(extra: str, module: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise MachineError(f"{what}, which is not installed", f"pip install 'pkb-arena[{extra}]'") from None
+        from sandbox.machine.backends import python_install
+
+        raise MachineError(f"{what}, which is not installed", python_install(f"pkb-arena[{extra}]")) from None
 
 
 class KernelUnreadable(MachineError):

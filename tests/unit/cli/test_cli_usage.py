@@ -269,6 +269,17 @@ def test_unexpected_error_ends_with_3_and_traceback(
     assert "KeyError: 'x'" in capsys.readouterr().err
 
 
+def test_deleted_folder_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = home.with_name("gone")
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert exit_code_of(Path("kernel.py").absolute) == ExitCode.ENVIRONMENT
+    assert "pkb-arena: the working folder was deleted" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [("show nonsense 2>&-", 2, ""), ("list >&- 2>&-", 3, ""), ("run 13 - <&-", 2, "standard input is closed")],
@@ -306,6 +317,7 @@ def test_file_that_is_no_journal_is_named(pkb_arena: CommandLine, home: Path) ->
     for folder in (paths.sweeps, paths.duels, paths.runs):
         folder.mkdir(parents=True)
         (folder / "x.jsonl").write_text("not a journal\n")
+    (paths.runs / "y.jsonl").touch()  # not the last one: it is empty
     for code, arguments in (
         (3, ["board"]),  # the board is without this journal
         (2, ["sweep", "--resume", "--name", "x"]),

@@ -133,7 +133,7 @@ def test_without_sdk_command_says_what_to_install(pkb_arena, tmp_path: Path):
     (tmp_path / "without" / "mcp" / "__init__.py").write_text("raise ImportError('not here')")
     done = pkb_arena("mcp", PYTHONPATH=f"{tmp_path / 'without'}{os.pathsep}{os.environ['PYTHONPATH']}")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "pip install 'pkb-arena[mcp]'" in done.stderr
+    assert f"{sys.executable} -m pip install 'pkb-arena[mcp]'" in done.stderr  # another pip knows no pkb-arena
 
 
 def test_the_names_of_other_kernels_are_no_players(paths: Paths):
