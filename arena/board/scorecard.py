@@ -229,6 +229,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         return pass_at_k(1, [_count(each, [is_fast(o.over_graph, o.passed, p) for o in each]) for each in on_graph])
 
     right = [_count(each, [outcome.passed for outcome in each]) for each in held]
+    means = [geometric_mean([o.speedup for o in each if o.passed and o.speedup]) for each in held]
     told = [[outcome for outcome in each if outcome.passed and not outcome.noisy] for each in held]
     bound = against_bound(
         [[(o.percent, o.gap_closed) for o in each] for each in told],
@@ -248,7 +249,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         fast=_by_factor(lambda p: fast(p, 1)),
         fast_k=_by_factor(lambda p: fast(p, k)),
         fast_graph=_by_factor(fast_graph),
-        speedup=_mean_of_problems([[o.speedup for o in each if o.passed] for each in held]),
+        speedup=geometric_mean([mean.value for mean in means if mean is not None]),
         noisy=sum(outcome.noisy for outcome in outcomes),
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
@@ -264,11 +265,6 @@ def _count(outcomes: Sequence[Outcome], good: Sequence[bool]) -> tuple[int, int]
 
 def _by_factor(score: Callable[[float], Score | None]) -> dict[str, Score]:
     return {f"{p:g}": found for p in FACTORS if (found := score(p)) is not None}
-
-
-def _mean_of_problems(values: Iterable[Sequence[float | None]]) -> Score | None:
-    means = [geometric_mean([value for value in each if value]) for each in values]
-    return geometric_mean([mean.value for mean in means if mean is not None])
 
 
 def scorecards(outcomes: Iterable[Outcome]) -> list[Scorecard]:

@@ -34,10 +34,9 @@ def answer(prompt: str, able: float, drawn: float) -> str:
     elif drawn < able + 0.25:
         source = problem.baseline_source.replace("def solution(", "def solution((", 1)
     else:
-        source = (
-            problem.baseline_source + "\n\n_right = solution\n\n\ndef solution(*arguments):\n    torch.manual_seed(0)\n"
-        )
-        source += "    out = _right(*arguments)\n    return out * 2 if isinstance(out, torch.Tensor) else None\n"
+        source = problem.baseline_source + "\n\n_right = solution\n\n\ndef solution(*arguments):\n"
+        source += "    torch.manual_seed(0)\n    out = _right(*arguments)\n"
+        source += "    return out * 2 if isinstance(out, torch.Tensor) else None\n"
     return f"```python\n{source}```\n"
 
 
