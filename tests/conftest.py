@@ -26,9 +26,16 @@ from sandbox.jail.choice import choose
 TOGETHER = (
     ("tests/attacks/",),
     ("tests/ranks/kit/test_kit_",),
-    ("tests/unit/cli/test_cli_run", "tests/unit/players/", "tests/unit/runs/test_api", "tests/unit/sweep/"),
+    (
+        "tests/ranks/test_kernel_folders",
+        "tests/ranks/test_house_kernels.py::test_the_judge_times_it",
+        "tests/unit/cli/test_cli_run",
+        "tests/unit/players/",
+        "tests/unit/runs/test_api",
+        "tests/unit/sweep/",
+    ),
 )
-"""Starts of the paths of tests that share referees or forked ranks."""
+"""Starts of the ids of tests that share referees or forked ranks."""
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 _PR_SET_DUMPABLE = 4
 

@@ -1,6 +1,7 @@
 """Kernels of several files on CPU ranks: Triton modules that import one another, load() of a second file, a profile."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,19 @@ torch::Tensor total(std::vector<torch::Tensor> parts) {
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("total", &total); }
 """
+ONE = ("run", "1", "--device", "cpu", "--world", "2", "--rounds", "0", "--json")
+"""The command that runs a kernel of problem 1, whose path follows."""
+
+
+@pytest.fixture
+def pkb_arena(pkb_arena, shared_referee):
+    return partial(pkb_arena, PKB_TEST_REFEREE=json.dumps(shared_referee.command))
 
 
 @pytest.mark.slow
 def test_triton_modules_with_mutual_imports_go_in_unchanged(pkb_arena):
-    folder, dtype = FOLDERS / "triton_sum", ("--dtype", "float32")  # the interpreter rounds bfloat16 in its own way
-    done = pkb_arena("run", "1", str(folder), "--device", "cpu", "--world", "2", "--rounds", "0", *dtype, "--json")
+    folder = FOLDERS / "triton_sum"
+    done = pkb_arena(*ONE, str(folder), "--dtype", "float32")  # the interpreter rounds bfloat16 in its own way
     report = json.loads(done.stdout)
     assert report["verdict"] == "PASS", report
     assert (report["kernel"], report["sha256"]) == (str(folder), read_kernel(folder).sha256)
@@ -53,9 +61,7 @@ def test_triton_modules_with_mutual_imports_go_in_unchanged(pkb_arena):
 
 @pytest.mark.slow
 def test_cpp_file_with_header_beside_module_passes(pkb_arena):
-    done = pkb_arena(
-        "run", "1", str(FOLDERS / "all_reduce"), "--device", "cpu", "--world", "2", "--rounds", "0", "--json"
-    )
+    done = pkb_arena(*ONE, str(FOLDERS / "all_reduce"))
     assert json.loads(done.stdout)["verdict"] == "PASS", done.stdout
 
 
@@ -67,10 +73,9 @@ def test_load_finds_a_file_beside_the_kernel(pkb_arena, tmp_path):
     (tmp_path / "mine/start.h").write_text(
         "inline torch::Tensor start(torch::Tensor x) { return x.to(torch::kFloat); }\n"
     )
-    arguments = ("run", "1", "mine", "--device", "cpu", "--world", "2", "--rounds", "0", "--json")
-    first = json.loads(pkb_arena(*arguments, timeout=400).stdout)
+    first = json.loads(pkb_arena(*ONE, "mine", timeout=400).stdout)
     assert first["verdict"] == "PASS", first
-    assert json.loads(pkb_arena(*arguments).stdout)["seconds"]["compile"] < first["seconds"]["compile"] / 2
+    assert json.loads(pkb_arena(*ONE, "mine").stdout)["seconds"]["compile"] < first["seconds"]["compile"] / 2
 
 
 @pytest.mark.slow
