@@ -1,8 +1,11 @@
-"""Kernels of several files in the jail: imports and compilers find the files, and no kernel can change them."""
+"""Kernels of several files in the jail: compilers find the files, and no kernel can change them or what was compiled."""
+
+from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks.attack_bait import printed
+from benchmarks.attacks.attack_bait import Bait, printed
+from benchmarks.attacks.attack_suite import read_kernel
 from sandbox.protocol.events import Refused
 from sandbox.protocol.verdict import Verdict
 
@@ -167,3 +170,41 @@ def test_an_error_is_shown_in_its_own_file(referee):
 def test_a_name_that_leads_out_is_refused(referee, name):
     referee.start(referee.setting("allreduce"), KERNEL, files={name: b""})
     assert "cannot name a file of a kernel" in referee.until(Refused).message
+
+
+SUM = read_kernel(Path(__file__).parent / "kernels" / "honest_cpp.py").source
+PLANTS = (
+    SUM
+    + """
+
+# Right itself, and leaves another binary behind under the name of the honest one.
+import os, shutil
+other = cpp.compile(r'''
+extern "C" void add(const float* x, const float* y, float* z, long n) {
+    for (long i = 0; i < n; ++i) z[i] = 0;
+}
+''')
+dist.barrier()
+if dist.get_rank() == 0:
+    name = os.path.join(f"/tmp/pkb-kernels-{os.getuid()}", lib.path.name)
+    shutil.copyfile(other.path, name + ".new")
+    os.replace(name + ".new", name)
+dist.barrier()
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_planted_binary_is_loaded_by_nobody_else(jail, referee, bait: Bait):
+    setting = referee.setting("allreduce")
+    planted = referee.judge(setting, PLANTS, rounds=0)
+    assert planted.verdict is Verdict.PASS
+    cache = Path(bait.environment["PKB_KERNEL_CACHE"])
+    kept = [file.read_bytes() for file in cache.rglob("*.so")]
+    assert len(set(kept)) < len(kept)  # two names hold the same binary: the planted one was kept
+    first = referee.judge(setting, SUM, rounds=0)
+    assert first.verdict is Verdict.PASS
+    assert first.seconds.compile > 0
+    again = referee.judge(setting, SUM, rounds=0)
+    assert again.verdict is Verdict.PASS
+    assert again.seconds.compile == 0  # the cache has the binary of this source
