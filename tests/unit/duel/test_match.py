@@ -12,9 +12,9 @@ import pytest
 from waiting import comes_true
 
 from arena.duel import events
-from arena.duel.card import abandoned_words
+from arena.duel.card import abandoned_words, shortened
 from arena.duel.journal import abandoned_duels, read_duel, read_duels
-from arena.duel.match import Match, duel_players, new_header
+from arena.duel.match import Match, MatchAccess, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.paths import Paths
@@ -215,7 +215,9 @@ async def test_provider_that_fails_loses_and_duel_goes_on(make_match: MakeMatch,
     ended = await match.play()
     assert "spare" in engine.worlds  # started with the duel, before a submission
     assert ended.winner == "right"
-    assert match.state.left.left == "failed: no answer from the provider"
+    assert shortened(match.state.left.left) == match.state.left.left == "failed: no answer from the provider"
+    match.state.header = msgspec.structs.replace(match.state.header, rounds=3)
+    assert MatchAccess(match, "left").steps == 3
 
 
 async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tmp_path: Path) -> None:
@@ -274,7 +276,8 @@ async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: Ma
     match.agree("left")
     match.give_up("right")
     match.resume()
-    assert (await playing).winner == "left"
+    ended = await playing
+    assert (ended.winner, ended.reason) == ("left", "the other player gave up")
     assert [len(match.state.side(name).attempts) for name in events.SIDES] == [1, 1]
 
 

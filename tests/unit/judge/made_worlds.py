@@ -318,8 +318,9 @@ class MadeProcesses:
         return self.ranks.kernel.bears_processes
 
     def resume(self, held: Collection[int] = ()) -> None:
-        self.held = list(held)
-        self.ranks.resume()
+        if self.paused:
+            self.held = list(held)
+            self.ranks.resume()
 
     def pause_rank(self, rank: int) -> None:
         self.held.append(rank)

@@ -25,12 +25,6 @@ def loading(kernel: MadeKernel) -> tuple[MadeMachine, World]:
     return machine, world
 
 
-def test_the_answers_of_all_ranks_come_together() -> None:
-    machine, world = loading(MadeKernel())
-    answers = machine.await_all(world, Kind.LOADED, 1.0)
-    assert [answer.kind for answer in answers] == [Kind.LOADED] * 2
-
-
 def test_contenders_failure_and_its_deadline_are_its_own() -> None:
     machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, Kind.RAISED, ranks=(1,), text="oh")]))
     with pytest.raises(WorldFailed, match="rank 1: RAISED oh"):

@@ -231,6 +231,8 @@ def test_jailed_worlds_artefacts_are_kept(jail: str, kept: list[Any], monkeypatc
     monkeypatch.setattr(kernel_cache, "harvest", lambda pid, folder, digest: harvested.append((pid, digest)))
     profile = SimpleNamespace(inside=lambda path: path)
     spec = SimpleNamespace(trusted=False, jail=SimpleNamespace(name=jail, profile=profile))
-    world = SimpleNamespace(_spec=spec, _first=SimpleNamespace(tree=lambda: [1, 7]), _folder=SimpleNamespace(path="x"))
+    world = SimpleNamespace(
+        _spec=spec, _first=SimpleNamespace(tree=lambda: [1, 5, 7]), _folder=SimpleNamespace(path="x")
+    )
     WorldProcess.keep_compiled(world, "digest")  # type: ignore[arg-type]
     assert harvested == kept

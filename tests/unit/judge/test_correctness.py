@@ -18,6 +18,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.referee import correctness as correctness_module
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.wording import place_of
+from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange, _factor_words
 from sandbox.worlds.world import World
@@ -317,30 +318,34 @@ def test_uncompared_structure_has_its_own_words() -> None:
     assert (verdict, failure.message, failure.output) == (Verdict.WRONG_STRUCTURE, "nothing was written", "out")
 
 
-def late(rank: int, order: CompareOutputs, slot: int, seen: list[int]) -> OutputFinding:
-    """Wrong at the first comparison of a slot on a rank, right afterwards."""
-    seen.append(slot)
-    return wrong() if len(seen) <= 2 * CHECKED_SLOTS else right()
+def late(machine: MadeMachine) -> MadeMachine:
+    """Outputs are wrong until LATE_SECONDS after their first comparison."""
+    seen: list[float] = []
+
+    def found(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
+        seen.append(machine.clock.monotonic())
+        return wrong() if seen[-1] - seen[0] < LATE_SECONDS else right()
+
+    return finding(machine, found)
 
 
 def test_outputs_right_later_were_still_being_written() -> None:
-    seen: list[int] = []
-    machine = finding(MadeMachine(), lambda rank, order, slot: late(rank, order, slot, seen))
-    verdict, failure = proved(machine)
+    verdict, failure = proved(late(MadeMachine()))
     assert verdict is Verdict.LATE_OUTPUT
     assert failure.message == "the outputs were still being written when solution() returned"
 
 
 @pytest.mark.parametrize("fault", [Fault(Kind.RECOPY), Fault(Kind.RECOPY, Kind.RAISED)])
 def test_rank_that_cannot_show_outputs_again_is_wrong(fault: Fault) -> None:
-    seen: list[int] = []
-    machine = finding(of_kernel(fault), lambda rank, order, slot: late(rank, order, slot, seen))
-    assert proved(machine)[0] is Verdict.WRONG_RESULT
+    assert proved(late(of_kernel(fault)))[0] is Verdict.WRONG_RESULT
 
 
 def test_writes_after_outputs_were_read_are_late() -> None:
-    machine = MadeMachine()
-    machine.oracle.touched = lambda rank, order: [0] if isinstance(order, CheckPoison) and rank else []
+    machine, read = MadeMachine(), []
+    machine.oracle.finding = lambda rank, order, slot: read.append(machine.clock.monotonic()) or right()
+    machine.oracle.touched = lambda rank, order: (
+        [0] * (isinstance(order, CheckPoison) and rank and machine.clock.monotonic() > read[0] + 0.9 * LATE_SECONDS)
+    )
     verdict, failure = proved(machine)
     assert (verdict, failure.rank) == (Verdict.LATE_OUTPUT, 1)
 

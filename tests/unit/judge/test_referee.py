@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import JAIL, MadeCpu, MadeGpu, MadeMachine
 from made_worlds import OPEN_SECONDS, START_SECONDS, MadeProcesses
 from stored_runs import result as run_result
@@ -86,14 +86,19 @@ def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> N
 def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
-    for _ in range(2):
+    for seconds, made in ((0.0, right()), (2.0, wrong()), (2.0, right())):
+        machine.kernels["kernel.py"].compile_s = seconds
+        machine.oracle.finding = lambda rank, order, slot, made=made: made
         referee.judge(machine.run(rounds=6))
     found = told()
+    (digest,) = {e.sha256 for e in found if isinstance(e, events.RunStarted)}
+    used = map(machine.processes, machine.started["spare"][:3])
+    assert [(each.shown, each.kept) for each in used] == [([digest], []), ([digest], []), ([digest], [digest])]
     assert [e.phase for e in found if isinstance(e, events.PhaseStarted)].count("prepare") == 2
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
     *used, spare = machine.started["spare"]
-    assert [world.state for world in used] == [State.DEAD] * 2
+    assert [world.state for world in used] == [State.DEAD] * 3
     assert spare.state is not State.DEAD
 
 

@@ -24,8 +24,10 @@ from sandbox.worlds.world import World
 PAIRS = MadeCpu.pace.pairs
 
 
-def test_fixed_rounds_measure_calls_without_overhead() -> None:
+@pytest.mark.parametrize("world", [1, 2])
+def test_fixed_rounds_measure_calls_without_overhead(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
+    monkeypatch.setattr(machine, "setting", partial(machine.setting, world=world))
     rounds, started = machine.rounds(machine.run(rounds=6)), machine.clock.monotonic()
     rounds.measure()
     assert rounds.turns.rounds == 6
@@ -140,6 +142,7 @@ def test_kernels_call_on_reference_inputs_where_shapes_differ(rival: str) -> Non
     rounds = machine.rounds(rival=rival)
     rounds.turns.start()
     before = [len(machine.ranks(world).orders) for world in rounds.turns.worlds]
+    clock = rounds.budget_clock
     rounds.warm_up_shapes(100e-6, 0.1)
     for world, start in zip(rounds.turns.worlds, before, strict=True):
         chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
@@ -147,7 +150,7 @@ def test_kernels_call_on_reference_inputs_where_shapes_differ(rival: str) -> Non
         slow = world is rounds.turns.contender_side.worlds[0]
         assert sum(order.count for order in chosen) == kernel * (40 if slow else 2 * LEVEL_CALLS)
         assert world.processes.paused
-    assert rounds.shapes_seconds > 0
+    assert rounds.budget_clock == pytest.approx(clock, abs=1e-6)
 
 
 def test_every_reference_runs_every_batch_where_shapes_differ() -> None:

@@ -13,7 +13,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.turns import MEMORY_SECONDS
+from sandbox.timing.turns import LATE_SECONDS, MEMORY_SECONDS
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
@@ -25,13 +25,16 @@ def failing(rounds: Rounds) -> Failed:
     return failed.value
 
 
-def test_kernel_computing_during_baseline_disturbs_it() -> None:
-    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.5))
-    failed = failing(machine.rounds(machine.run(rounds=12)))
-    assert failed.verdict is Verdict.BASELINE_DISTURBED
+@pytest.mark.parametrize(
+    ("thief", "rival", "side"),
+    [("kernel", "", CONTENDER), ("kernel", "rival.py", CONTENDER), ("rival", "rival.py", RIVAL)],
+)
+def test_who_computes_out_of_turn_is_blamed(thief: str, rival: str, side: int) -> None:
+    machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
+    failed = failing(machine.rounds(machine.run(rounds=12), rival=rival))
+    assert (failed.verdict, failed.side) == (Verdict.BASELINE_DISTURBED, side)
     assert "s of CPU time while they were stopped" in failed.failure.message
-    assert "while the baseline was timed" in failed.failure.message
-    assert failed.side == CONTENDER
+    assert f"while the {'other kernel' if rival else 'baseline'} was timed" in failed.failure.message
 
 
 def test_what_stopping_itself_takes_is_no_disturbance() -> None:
@@ -152,14 +155,6 @@ def test_a_stopped_kernel_is_unheard_until_its_turn() -> None:
     assert set(heard["kernel"]) == {(True, False)}
 
 
-@pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])
-def test_duel_blames_who_computes_out_of_turn(thief: str, side: int) -> None:
-    machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
-    failed = failing(machine.rounds(machine.run(rounds=12), rival="rival.py"))
-    assert failed.side == side
-    assert "while the other kernel was timed" in failed.failure.message
-
-
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_faster_than_machine_can_move_bytes_is_impossible(device: str) -> None:
     machine = MadeMachine(device, MadeKernel(noisy(50.0)))
@@ -181,12 +176,15 @@ def test_kept_result_beats_machine_and_no_record() -> None:
 def test_late_writer_is_seen_when_no_kernel_rests() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()
-    running: list[bool] = []
+    running, continued = [], [0.0]
+    processes = rounds.turns.contender_side.worlds[0].processes
+    resume = processes.resume
+    processes.resume = lambda held=(): (continued.append(machine.clock.monotonic()), resume(held))  # type: ignore[method-assign]
 
     def touched(rank: int, order: object) -> list[int]:
         if not isinstance(order, CheckPoison):
             return []
-        running.append(not rounds.turns.contender_side.worlds[0].processes.paused)
+        running.append(not processes.paused and machine.clock.monotonic() - continued[-1] > 0.9 * LATE_SECONDS)
         return [CONTENDER] if rank == 1 else []
 
     machine.oracle.touched = touched

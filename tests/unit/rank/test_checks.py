@@ -227,13 +227,16 @@ def test_more_elements_closer_limit_to_usual_error():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "spread", "factor"), [(torch.bfloat16, 0.0, 1.2), (torch.float32, 0.0, 2.5), (torch.float32, 0.2, 3.2)]
+    ("dtype", "spread", "factor", "ulps"),
+    [(torch.bfloat16, 0.0, 1.2, 0.25), (torch.float32, 0.0, 2.5, 4), (torch.float32, 0.2, 3.2, 4)],
 )
-def test_order_of_summation_is_free(dtype, spread, factor):
+def test_order_of_summation_is_free(dtype, spread, factor, ulps):
     usual = 10 * torch.finfo(dtype).eps
     many = torch.empty(100_000_000, dtype=dtype, device="meta")
     held = limits(many, dtype, UsualError(usual, spread, usual), OwnError(), 0.0, 0.0, False)
     assert held.rms == pytest.approx(factor * usual, rel=1e-2)
+    least = limits(many, dtype, UsualError(usual / 1000, spread, 0.0), OwnError(), 0.0, 0.0, False)
+    assert least.rms == ulps * torch.finfo(dtype).eps
 
 
 def test_float32_output_of_bfloat16_run_has_bfloat16_limits():

@@ -145,9 +145,11 @@ def test_a_folder_gets_advice_on_its_own_files() -> None:
 )
 def test_wrong_outputs_and_what_nobody_waited_for(calls: str, words: str) -> None:
     failure = Failure(phase="check", message="output out: 3 of 4 elements wrong", advice="")
-    found = advice_on(Verdict.WRONG_RESULT, failure, failure.message, Kernel(f"{PASSES}    {calls}\n"), False)
+    given = failure, failure.message, Kernel(f"{PASSES}    {calls}\n"), False
+    found, late = (advice_on(verdict, *given) for verdict in (Verdict.WRONG_RESULT, Verdict.LATE_OUTPUT))
     assert words in found
     assert bool(words) == bool(found)
+    assert late == ("" if "barrier" in words else found)
 
 
 def test_a_kernel_that_never_ends_loading() -> None:

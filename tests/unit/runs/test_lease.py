@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import eventually
 
-from sandbox.machine.processes import cpu_seconds
+from sandbox.machine import processes
 from sandbox.protocol.events import Setting
 from sandbox.referee import lease
 from sandbox.referee.lease import MOST_NOTES, Lease, Urgency, devices_of
@@ -23,25 +24,21 @@ def setting(world: int, device: str) -> Setting:
     return Setting(problem_dir="", preset="tiny", sizes={}, dtype="float32", world=world, device=device)
 
 
-def test_a_device_is_leased_once(tmp_path: Path) -> None:
-    first, second = Lease(["gpu-0", "gpu-1"], tmp_path), Lease(["gpu-1", "gpu-2"], tmp_path)
+def test_devices_are_leased_once_and_never_in_part(tmp_path: Path) -> None:
+    first, second, third = (Lease(names, tmp_path) for names in (["gpu-0", "gpu-1"], ["gpu-2", "gpu-1"], ["gpu-2"]))
     assert first.take()
     assert not second.take()
+    assert third.take()
     first.close()
+    third.close()
     assert second.take()
     second.close()
-
-
-def test_partly_free_devices_are_not_held(tmp_path: Path) -> None:
-    last, both, first = (Lease(names, tmp_path) for names in (["gpu-1"], ["gpu-0", "gpu-1"], ["gpu-0"]))
-    assert last.take()
-    assert not both.take()
-    assert first.take()
 
 
 BECOME = """
 import ctypes, os, sys, time
 from pathlib import Path
+from types import SimpleNamespace
 from sandbox.referee.lease import Lease, Urgency
 if uid := int(sys.argv[1]):  # not at its start: another user may not read this Python's files
     os.setgroups([])
@@ -64,8 +61,6 @@ for line in sys.stdin:
             while not lease.take(sys.argv[4]): time.sleep(0.02)
             print(True, flush=True)
         case "way": lease.give_way(); print(True, flush=True)
-        case "spin":
-            while True: pass
 """
 
     def __init__(self, folder: Path, urgency: Urgency = Urgency.PERSON, problem: str = "theirs", uid: int = 0) -> None:
@@ -101,14 +96,6 @@ def arena(tmp_path: Path) -> Iterator[Callable[..., OtherArena]]:
         each.end()
 
 
-def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
-    other, mine = arena(), Lease(["cores"], tmp_path)
-    assert other.ask("take")
-    assert not mine.take()
-    other.end()
-    assert mine.take()
-
-
 def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     other, mine = arena(), Lease(["cores"], tmp_path)
     assert other.ask("take")
@@ -118,6 +105,7 @@ def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Callable[..., O
     assert holder.user == pwd.getpwuid(os.getuid()).pw_name
     other.end()
     assert mine.holder() is None
+    assert mine.take()
 
 
 def test_people_go_before_sweeps_and_sweeps_before_background(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
@@ -151,28 +139,21 @@ def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Call
     assert mine.holder().pid == other.process.pid
 
 
-def test_lock_held_by_somebody_idle_is_passed_by(
-    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("share", "passed"), [(0.5, [5.0]), (3.0, [])], ids=["idle", "works"])
+def test_only_an_idle_holders_lock_is_passed_by(
+    share: float, passed: list[float], tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
-    idle, mine = arena(), Lease(["cores"], tmp_path)
-    assert idle.ask("take")
-    assert not mine.pass_by_idle()
-    eventually(mine.pass_by_idle)
-    assert mine.passed.startswith(f"process {idle.process.pid} of ")
-
-
-def test_lock_held_by_somebody_who_works_is_not(
-    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "WATCHED_S", 0.1)
-    busy, mine = arena(), Lease(["cores"], tmp_path)
-    assert busy.ask("take")
-    busy.tell("spin")
-    for _ in range(10):
-        assert not mine.pass_by_idle()
-        used = cpu_seconds([busy.process.pid])
-        eventually(lambda: cpu_seconds([busy.process.pid]) > used + 0.03)  # noqa: B023
+    other, mine, now = arena(), Lease(["cores"], tmp_path), 0.0
+    assert other.ask("take")
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now))
+    work = {0.0: 0.0, 0.5: 0.05, 3.0: 0.1, 5.0: 0.1}
+    """CPU seconds of all its processes until a second, at the share that still is idle."""
+    monkeypatch.setattr(processes, "cpu_seconds_of_all", lambda pids: work[now] * share * (other.process.pid in pids))
+    found = []
+    for now in work:
+        found += [now] * mine.pass_by_idle()
+    assert found == passed
+    assert mine.passed.startswith(f"process {other.process.pid} of " if passed else "")
 
 
 BAD_NOTES = {

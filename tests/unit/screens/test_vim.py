@@ -41,6 +41,7 @@ def after(marked: str, keys: str) -> str:
 @pytest.mark.parametrize(
     ("before", "keys", "then"),
     [
+        # motions
         ("one two.x  ¦three", "B", "one ¦two.x  three"),
         ("¦one", "w", "on¦e"),
         ("  ab¦c", "0", "¦  abc"),
@@ -77,15 +78,7 @@ def after(marked: str, keys: str) -> str:
         ("on¦e two\nx", "2e", "one two\n¦x"),
         ("one tw¦o", "ge", "on¦e two"),
         ("¦a\nb\n\nc", "}", "a\nb\n¦\nc"),
-    ],
-)
-def test_motions(before: str, keys: str, then: str) -> None:
-    assert after(before, keys) == then
-
-
-@pytest.mark.parametrize(
-    ("before", "keys", "then"),
-    [
+        # operators
         ("one ¦two\nthree", "dw", "one¦ \nthree"),
         ("one t¦wo", "db", "one ¦wo"),
         ("one ¦two three", "D", "one¦ "),
@@ -153,15 +146,7 @@ def test_motions(before: str, keys: str, then: str) -> None:
         ("o¦ne two", "de", "o¦ two"),
         ("¦one two one", "d/one<enter>", "¦one"),
         ("¦ab Cd", "g~w", "¦AB Cd"),
-    ],
-)
-def test_operators(before: str, keys: str, then: str) -> None:
-    assert after(before, keys) == then
-
-
-@pytest.mark.parametrize(
-    ("before", "keys", "then"),
-    [
+        # inserts, and repeats
         ("¦ab", "Ax<escape>", "ab¦x"),
         ("  a¦b", "Ix<escape>", "  ¦xab"),
         ("¦ab", "3ix<escape>", "xx¦xab"),
@@ -175,15 +160,7 @@ def test_operators(before: str, keys: str, then: str) -> None:
         ("¦ab", ".", "¦ab"),
         ("a\n  ¦x", "Oy<escape>", "a\n  ¦y\n  x"),
         ("¦", "ax<escape>", "¦x"),
-    ],
-)
-def test_insert_and_repeat(before: str, keys: str, then: str) -> None:
-    assert after(before, keys) == then
-
-
-@pytest.mark.parametrize(
-    ("before", "keys", "then"),
-    [
+        # the visual mode
         ("¦a\nb\nc\nd", "Vj>jj.", "    a\n    b\n    ¦c\n    d"),
         ("¦abcd", "vlx.", "¦"),
         ("a¦bcd", "vlohd", "¦d"),
@@ -203,7 +180,7 @@ def test_insert_and_repeat(before: str, keys: str, then: str) -> None:
         ("¦ab", "vlU", "¦AB"),
     ],
 )
-def test_visual_mode(before: str, keys: str, then: str) -> None:
+def test_keys_change_a_text_as_in_vim(before: str, keys: str, then: str) -> None:
     assert after(before, keys) == then
 
 

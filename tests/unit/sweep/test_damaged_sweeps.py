@@ -128,6 +128,7 @@ def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
     damaged.unlink()
     damaged.symlink_to("nowhere")
     assert journals.plan_to_go_on(paths, "") == ("older", PLAN)
+    assert journals.same_plan(paths, PLAN) == "older"
     assert [path.name for path in journals.journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
     for path, stays in ((older, True), (paths.sweeps / "new.jsonl", False)):
         journals.SweepJournal(path, path.stem).leave()
@@ -145,6 +146,7 @@ def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
 def test_grid_expects_the_rest_at_its_pace() -> None:
     plan = msgspec.structs.replace(PLAN, attempts=5)
     grid = SweepGrid()
+    assert grid.total == 0
     for line in (SweepSession(at=1.0, plan=plan, machines=[HERE], arena="0"), answer(1), answer(2)):
         grid.apply(line)
     assert (grid.left_s, grid.total, grid.results) == (None, 5, 0)
@@ -152,7 +154,9 @@ def test_grid_expects_the_rest_at_its_pace() -> None:
         grid.apply(msgspec.structs.replace(result(attempt, verdict), at=at))
     assert (grid.results, grid.passed, grid.usd, grid.last_at) == (2, 1, 1.0, 11.0)
     assert grid.left_s == pytest.approx(3 * 10 / 3)
-    assert mark_words(grid.squares["allreduce", "agent:s"].marks[2]) == "WRONG_RESULT"
+    mark = grid.squares["allreduce", "agent:s"].marks[2]
+    assert mark_words(mark) == "WRONG_RESULT"
+    assert mark_words(msgspec.structs.replace(mark, voided="voided by anna")) == "WRONG_RESULT voided by anna"
     older = result(1, "PASS")  # of a player that writes no answers
     grid.apply(msgspec.structs.replace(older, at=4.0, cell=msgspec.structs.replace(older.cell, player="house")))
     assert (grid.last_at, grid.squares["allreduce", "house"].waiting) == (11.0, 0)

@@ -21,7 +21,7 @@ from model_server import KEY, ModelServer, status, streamed
 from stored_runs import header
 from waiting import PATIENCE_S, eventually
 
-from arena.errors import UsageError
+from arena.errors import FolderUnwritable, UsageError
 from arena.paths import Paths, make_folder, paths_in
 from arena.records.header import read_header
 from arena.records.json_lines import LineFile
@@ -173,6 +173,8 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
     assert [path.name for path in paths.sweeps.glob("*.*l*")] == ["autumn.jsonl"]
     with pytest.raises(UsageError, match="cannot be"):
         rename_sweep(paths, done, "../spring")
+    with pytest.raises(FolderUnwritable):
+        rename_sweep(paths, done, "summer")  # it has another name by now
 
 
 on_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'pkb-arena[ray]'")

@@ -188,5 +188,12 @@ def test_few_batches_and_one_reference_teach_nothing(count):
     assert learned([(0, 100.0, 0)] * 20) == []
 
 
+def test_most_batches_define_what_stands_apart():
+    times = np.array([[0.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, slow] for slow in (45.0, 46.0)])
+    assert random_effects._near(times)[:, -2:].tolist() == [[True, True], [True, False]]
+    mostly_equal = np.array([[0.0] * 6 + [0.01, -0.01]])
+    assert random_effects._scale(mostly_equal, mostly_equal < 1) == pytest.approx(1.2533 * 0.0025)
+
+
 def test_shares_of_tiny_masses_add_up() -> None:
     assert random_effects._shares(np.log([[1.0, 3.0]]) - 2000.0).tolist() == [pytest.approx([0.25, 0.75])]

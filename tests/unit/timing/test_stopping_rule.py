@@ -11,8 +11,8 @@ WIDE = Interval(1.0, 0.8, 1.25)
 CLEAR = Interval(2.0, 1.7, 2.35)
 
 
-def ends(elapsed, pairs=FEWEST, call=WIDE, device=None, rounds=None):
-    return StoppingRule(2.5, rounds).ends(elapsed, 10, pairs, lambda: (call, device))
+def ends(elapsed, pairs=FEWEST, call=WIDE, device=None, seconds=2.5):
+    return StoppingRule(seconds).ends(elapsed, 10, pairs, lambda: (call, device))
 
 
 def test_precise_or_clear_interval_ends_it_any_time():
@@ -25,6 +25,7 @@ def test_precise_or_clear_interval_ends_it_any_time():
 def test_its_time_is_the_measuring_time():
     assert not ends(2.4)
     assert ends(2.5)
+    assert ends(0.5, seconds=0.5)
 
 
 def test_what_claims_nothing_gets_four_times_as_long():

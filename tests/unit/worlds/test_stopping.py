@@ -233,7 +233,9 @@ def test_unknown_processes_are_stopped_in_turn(monkeypatch):
 def test_world_says_whether_an_unknown_process_ran(monkeypatch):
     started = Started("signals")
     pid = started.process.pid
-    spec, bound = SimpleNamespace(kernel=True, ranks=1, trusted=False), SimpleNamespace(group=None, excess=str)
+    jail = SimpleNamespace(name="bubblewrap")
+    spec = SimpleNamespace(kernel=True, ranks=1, trusted=False, jail=jail)
+    bound = SimpleNamespace(group=None, excess=str)
     world = WorldProcess(spec, SimpleNamespace(tree=lambda: processes.tree(pid), is_there=True), bound, None)
     try:
         for seconds, excess in ((60.0, ""), (0.0, str([pid]))):
@@ -249,6 +251,10 @@ def test_world_says_whether_an_unknown_process_ran(monkeypatch):
         assert (world.pause(), world.pause()) == (True, False)  # it is known then
         world.await_stopped()
         assert world.helpers() == processes.tree(pid)[1:]
+        monkeypatch.setattr(processes, "packet_seconds", lambda of: 90.0 * (of == pid))
+        assert world.activity().cpu_seconds >= 90.0
+        jail.name = "none"  # the packets there are the whole machine's
+        assert world.activity().cpu_seconds < 90.0
         ran_s = world.ran_s
         time.sleep(0.01)
         assert world.ran_s == ran_s

@@ -137,6 +137,9 @@ def test_packets_of_prints_are_read_together() -> None:
         for _ in range(10):
             os.write(theirs.pipes[0], b"x")
         theirs.serve()
+        with open(os.devnull, "wb") as other:
+            os.dup2(other.fileno(), theirs.pipes[0])  # closes the pipe
+        theirs.serve()
         assert theirs.printed == ["x" * 10]
 
 
