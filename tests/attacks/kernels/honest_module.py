@@ -1,4 +1,4 @@
-"""A torch.nn.Module with a buffer and a forward hook, under inference mode."""
+"""Its solution is a torch.nn.Module with a buffer and a forward hook, under inference mode."""
 
 import torch
 import torch.distributed as dist
@@ -9,6 +9,7 @@ class Sum(torch.nn.Module):
         super().__init__()
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
+    @torch.inference_mode()
     def forward(self, tensor):
         self.calls += 1
         total = tensor.clone()
@@ -16,10 +17,5 @@ class Sum(torch.nn.Module):
         return total
 
 
-module = Sum().eval()
-module.register_forward_hook(lambda module, inputs, output: None)
-
-
-@torch.inference_mode()
-def solution(tensor):
-    return module(tensor)
+solution = Sum().eval()
+solution.register_forward_hook(lambda module, inputs, output: None)

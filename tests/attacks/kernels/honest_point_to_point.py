@@ -1,4 +1,4 @@
-"""Passes the parts round a ring with batched sends and receives."""
+"""Passes the parts round a ring with batched receives and sends."""
 
 import torch
 import torch.distributed as dist
@@ -11,8 +11,8 @@ def solution(tensor):
     for step in range(world - 1):
         sent, got = (me - step) % world, (me - step - 1) % world
         operations = [
-            dist.P2POp(dist.isend, parts[sent], (me + 1) % world),
             dist.P2POp(dist.irecv, parts[got], (me - 1) % world),
+            dist.P2POp(dist.isend, parts[sent], (me + 1) % world),
         ]
         for work in dist.batch_isend_irecv(operations):
             work.wait()

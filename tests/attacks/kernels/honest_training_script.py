@@ -11,6 +11,9 @@ from torch.utils.checkpoint import checkpoint
 
 os.environ |= {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
 torch.manual_seed(0)
+torch.set_default_dtype(torch.float64)
+torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
+torch.autograd.set_detect_anomaly(True)
 torch.use_deterministic_algorithms(True, warn_only=True)
 torch.set_float32_matmul_precision("high")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

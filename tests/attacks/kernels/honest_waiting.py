@@ -1,8 +1,11 @@
-"""Waits of every ordinary kind while it is loaded: an event loop, a timer's thread, an epoll, a socket that gives up."""
+"""Waits of every ordinary kind while it is loaded: an event loop, a timer's thread, an epoll, sockets; then alarms."""
 
 import asyncio
+import os
 import queue
+import resource
 import select
+import signal
 import socket
 import threading
 
@@ -30,7 +33,13 @@ except queue.Empty:
     pass
 
 
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def solution(tensor):
+    signal.alarm(60)
     total = tensor.clone()
     dist.all_reduce(total)
+    signal.alarm(0)
     return total

@@ -1,8 +1,9 @@
 # expect: PASS
 # at_least_us: 3500
 # change: total = tensor.clone() -> nap(0.004); total = tensor.clone()
-"""Patches every clock of its interpreter: the referee's is elsewhere, and sees the sleep."""
+"""Patches every clock of its interpreter and modules of the judge: the referee's is elsewhere, and sees the sleep."""
 
+import sys
 import time
 
 import torch
@@ -13,3 +14,5 @@ for name in ("perf_counter", "monotonic", "time", "process_time"):
     setattr(time, name + "_ns", lambda: 0)
 for name in ("Event", "synchronize"):
     setattr(torch.cuda, name, lambda *_, **__: None)
+for name in ("timeit", "sandbox.timing.rounds", "sandbox.referee.evaluation", "sandbox.rank.outputs.checks"):
+    sys.modules[name] = sys
