@@ -89,7 +89,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen
         screen = await opened(app, pilot, until)
         events = list(read_duel(RECORDING))
         await pilot.press("end")
-        await until(pilot, lambda: screen.state.ended is not None)
+        await until(pilot, lambda: screen.state.ended is not None and "^r share" in screen_text(app).splitlines()[-1])
         whole = DuelState(screen.state.header)
         for event in events:
             whole.apply(event)
