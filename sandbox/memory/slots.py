@@ -6,6 +6,7 @@ another. An output slot starts with a header in which the rank describes the res
 
 import functools
 import itertools
+import math
 import operator
 import random
 import struct
@@ -68,10 +69,7 @@ def bytes_of(mapping: Any) -> torch.Tensor:
 
 def view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """A contiguous tensor at a byte offset of flat uint8 memory."""
-    count = 1
-    for n in shape:
-        count *= n
-    size = count * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     return memory[offset : offset + size].view(dtype).view(shape)
 
 
@@ -146,9 +144,9 @@ class Outline:
         Raises:
             DoesNotFit: no slot can hold such outputs.
         """
-        self.structure = structure
+        self.structure, self.mould = structure, _mould(structure)
         self.names = [name for name, _ in leaves]
-        self.expected = _properties(tensor for _, tensor in leaves)
+        self._expected = [(tensor.shape, tensor.dtype, tensor.stride(), tensor.device) for _, tensor in leaves]
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors and numbers in {structure[:60]}")
@@ -157,7 +155,7 @@ class Outline:
         header[_HEAD.size : _HEAD.size + len(text)] = text
         offset, at = header_bytes(room), FIRST_LEAF
         self.places: list[_Place] = []
-        for (name, tensor), (shape, dtype, stride, _) in zip(leaves, self.expected, strict=True):
+        for (name, tensor), (shape, dtype, stride, _) in zip(leaves, self._expected, strict=True):
             if dtype not in _CODE or tensor.layout is not torch.strided or len(shape) > MAX_DIMS:
                 raise DoesNotFit(f"output {name}: {dtype}, {tensor.layout}, {len(shape)} dimensions")
             bytes_ = tensor.nbytes
@@ -170,9 +168,12 @@ class Outline:
             offset, at = up(offset + bytes_), at + _LEAF.size
         self.header = torch.frombuffer(header, dtype=torch.uint8)
 
-
-def _properties(tensors: Iterable[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype, tuple[int, ...], torch.device]]:
-    return [(tensor.shape, tensor.dtype, tensor.stride(), tensor.device) for tensor in tensors]
+    def fits(self, tensors: list[torch.Tensor]) -> bool:
+        """Whether these are such tensors, as many as expected."""
+        for tensor, expected in zip(tensors, self._expected):  # noqa: B905 (between calls of kernels a keyword costs 2 us)
+            if (tensor.shape, tensor.dtype, tensor.stride(), tensor.device) != expected:
+                return False
+        return True
 
 
 @functools.lru_cache(maxsize=16)
@@ -193,18 +194,18 @@ def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
         return True
     if len(value) != len(mould):
         return False
-    if kind is dict:
-        return all(name in value and _pour(value[name], part, found) for name, part in mould.items())
-    return all(_pour(item, part, found) for item, part in zip(value, mould, strict=True))
+    for name in mould if kind is dict else range(len(mould)):
+        if (kind is dict and name not in value) or not _pour(value[name], mould[name], found):
+            return False
+    return True
 
 
 def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
     """Copies each tensor to its target, in one launch if they are of one type and contiguous."""
-    plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
-    if len(plain) == 1:
-        targets[0].copy_(plain[0])
-    elif plain:
-        torch._foreach_copy_(targets, plain)
+    if len(tensors) == 1:
+        targets[0].copy_(tensors[0].detach() if tensors[0].requires_grad else tensors[0])
+    elif tensors:
+        torch._foreach_copy_(targets, [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors])
 
 
 def _span_of(memory: torch.Tensor) -> tuple[int, int]:
@@ -227,10 +228,12 @@ class Slot:
         """The targets of the tensors of such an output, as views of the slot's memory."""
         self._refused = [(*_span_of(memory), "an output lies in the judge's own memory of outputs")]
         """Memory in which no result may lie, as first address, end and reason."""
+        self._low, self._high, _ = self._refused[0]
 
     def refuse_inputs(self, memory: torch.Tensor) -> None:
         """Refuses results that lie in the input arena. memory: flat uint8 of the arena, or a part of it."""
         self._refused.append((*_span_of(memory), "an output shares memory with an argument; return a fresh tensor"))
+        self._low, self._high = min(first for first, *_ in self._refused), max(end for _, end, _ in self._refused)
 
     def tensors_of(self, result: Any) -> list[torch.Tensor] | None:
         """The tensors of a call's result, in the order of `targets`; None if the slot has another layout.
@@ -238,16 +241,12 @@ class Slot:
         Raises:
             DoesNotFit: one of them lies in an arena.
         """
-        found = self._poured(result)
-        if found is None or self.outline is None or _properties(found) != self.outline.expected:
+        outline = self.outline
+        found: list[torch.Tensor] = []
+        if outline is None or not _pour(result, outline.mould, found) or not outline.fits(found):
             return None
         self._refuse_arenas(found)
         return found
-
-    def _poured(self, result: Any) -> list[torch.Tensor] | None:
-        """The tensors of a result of the expected structure, whatever their shapes; None if it has another one."""
-        found: list[torch.Tensor] = []
-        return found if self.outline is not None and _pour(result, _mould(self.outline.structure), found) else None
 
     def _refuse_arenas(self, tensors: Iterable[torch.Tensor]) -> None:
         """Raises DoesNotFit for a tensor in an arena.
@@ -257,7 +256,7 @@ class Slot:
         """
         for tensor in tensors:
             address = tensor.data_ptr()
-            for first, end, reason in self._refused:
+            for first, end, reason in self._refused if self._low <= address < self._high else ():
                 if first <= address < end:
                     raise DoesNotFit(reason)
             if tensor.is_cuda and (address // gpu.GRANULE not in _checked_granules or _drawn() < CHECKED_AGAIN):
@@ -273,20 +272,21 @@ class Slot:
         Raises:
             NotATree, DoesNotFit: no slot can hold it.
         """
-        found = self._poured(result)
-        if found is None or self.outline is None:
+        outline = self.outline
+        found: list[torch.Tensor] = []
+        if outline is None or not _pour(result, outline.mould, found):
             self.pack(*flatten(result))
+        elif outline.fits(found):
+            self._refuse_arenas(found)
+            copy_all(self.targets, found)
         else:
-            self._pack(self.outline.structure, self.outline.names, found)
+            self.pack(outline.structure, [*zip(outline.names, found, strict=True)])
 
     def pack(self, structure: str, leaves: Leaves) -> None:
         """Copies an output into the slot, and the header if the slot has another layout. Raises DoesNotFit."""
-        self._pack(structure, [name for name, _ in leaves], [tensor for _, tensor in leaves])
-
-    def _pack(self, structure: str, names: list[str], tensors: list[torch.Tensor]) -> None:
-        outline = self.outline
-        if outline is None or outline.structure != structure or outline.expected != _properties(tensors):
-            outline = Outline(structure, [*zip(names, tensors, strict=True)], self.room, self.memory.numel())
+        outline, tensors = self.outline, [tensor for _, tensor in leaves]
+        if outline is None or outline.structure != structure or not outline.fits(tensors):
+            outline = Outline(structure, leaves, self.room, self.memory.numel())
             self.lay_out(outline)
             # Without waiting for the GPU: the driver takes the header at once, and the next call's work need not wait.
             self._header.copy_(outline.header, non_blocking=True)
@@ -336,9 +336,7 @@ class Unpacked:
         for index in range(count):
             code, dims, device, size, *numbers = _LEAF.unpack_from(raw, FIRST_LEAF + index * _LEAF.size)
             shape = numbers[: min(dims, MAX_DIMS)]
-            elements = 1
-            for n in shape:
-                elements *= max(n, 0)
+            elements = math.prod(max(n, 0) for n in shape)
             fits = code < len(DTYPES) and dims <= MAX_DIMS and all(0 <= n < 1 << 40 for n in shape)
             if not fits or elements * DTYPES[code].itemsize != size or offset + size > memory.numel():
                 self.sound = False
