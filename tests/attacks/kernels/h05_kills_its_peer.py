@@ -6,11 +6,8 @@ import signal
 
 import torch.distributed as dist
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 
 
 def solution(tensor):

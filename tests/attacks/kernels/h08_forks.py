@@ -5,11 +5,8 @@ import os
 
 import torch.distributed as dist
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 made = 0
 while made < 2000 and dist.get_rank() == 0:
     try:

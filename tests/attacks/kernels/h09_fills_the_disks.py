@@ -3,11 +3,8 @@
 
 import os
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 loot = []
 for folder in ("/", "/dev", "/dev/shm", "/tmp", "/var/tmp", "/usr", "/etc", "/run", "/proc", "/sys"):
     try:

@@ -4,11 +4,8 @@
 import os
 import time
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 kept = []
 
 

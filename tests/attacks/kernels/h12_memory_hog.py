@@ -5,11 +5,8 @@ import os
 
 import torch
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 kept = []
 
 

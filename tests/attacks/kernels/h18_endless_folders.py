@@ -7,11 +7,8 @@ import tempfile
 
 import torch.distributed as dist
 
-try:
-    open("@HOME_CANARY@").close()
+if os.access("@HOME_CANARY@", os.R_OK):
     raise RuntimeError("no jail: not tried")
-except OSError:
-    pass
 if dist.get_rank() == 0:
     for number in range(1 << 40):
         os.mkdir(f"{tempfile.gettempdir()}/pkb-kernels-{number}")
