@@ -55,6 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     `make test` runs the first kernel without a GPU of what stops attacks, the twins that several of them have, and the plain
     mistakes; LOOTERS together. Others are marked `further`, or `long` if an attack has several for one problem, device, verdict.
+    Kernels of one problem follow one another, because worlds open problem after problem.
     """
     if "kernel_name" not in metafunc.fixturenames:
         return
@@ -64,7 +65,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     twins = Counter(kernel.twin for kernel in first.values() if kernel.attack not in ALSO_SHOWN)
     shown = set()
     cases = []
-    for kernel in (each for each in kernels if each.attack[0] in metafunc.module.ATTACKS):
+    judged = (each for each in kernels if each.attack[0] in metafunc.module.ATTACKS)
+    for kernel in sorted(judged, key=lambda each: (each.problem, each.preset)):
         case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
         mark = [pytest.mark.long] if case in shown else [pytest.mark.further]
         usual = kernel == first.get(defences.get(kernel.attack)) and kernel.attack not in ALSO_SHOWN
