@@ -141,11 +141,13 @@ def test_an_extra_names_the_packages_of_pyproject() -> None:
     assert extra_requirements("nothing") == []
 
 
-def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home: Path) -> None:
-    done = pkb_arena("doctor", "--fix-plan", NO_COLOR="1", PATH="/nowhere")
+def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    lacking = {"PATH": "/nowhere", "PYTHONPATH": str(tmp_path)}
+    done = pkb_arena("doctor", "--fix-plan", NO_COLOR="1", **lacking)
     assert "# gcc: not found" in done.stdout
     for line in done.stdout.splitlines():
         assert not line or line.startswith("#") or shlex.split(line)
-    fixes = json.loads(pkb_arena("doctor", "--fix-plan", "--json", PATH="/nowhere").stdout)["fixes"]
-    assert {"gcc", "terminal"} <= {fix["name"] for fix in fixes}
+    fixes = json.loads(pkb_arena("doctor", "--fix-plan", "--json", **lacking).stdout)["fixes"]
+    assert {"gcc", "terminal", "torch"} <= {fix["name"] for fix in fixes}
     assert not home.exists()

@@ -1,6 +1,6 @@
 """A stand-in for ncu on machines without a GPU: it runs its application unchanged and prints a recorded report.
 
-In application replay it runs the application three times, as ncu does for its passes. The replay mode in the file
+In application replay it runs the application twice, as ncu does more often for its passes. The replay mode in the file
 `hangs` beside it never ends. The report is in the file `report.csv` beside it.
 """
 
@@ -19,7 +19,7 @@ if (here / "hangs").exists() and (here / "hangs").read_text() == mode:
     time.sleep(600)
 application = words[words.index("-m") - 1 :]
 status = 0
-for number in range(1, 4 if mode == "application" else 2):
+for number in range(1, 3 if mode == "application" else 2):
     print(f'==PROF== Profiling "k": Application replay pass {number}', flush=True)
     status = status or subprocess.run(application, check=False).returncode
 Path(report).write_bytes(b"a report")
