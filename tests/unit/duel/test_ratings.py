@@ -39,20 +39,18 @@ def test_draw_between_newcomers_moves_nobody_and_makes_surer() -> None:
     assert after_many.plus_minus < first.plus_minus
 
 
-def test_sides_do_not_matter() -> None:
-    mine = standing(ratings([record(0, "a", "b", "left")]), "a")
-    mirrored = standing(ratings([record(0, "b", "a", "right")]), "a")
-    assert mine == mirrored
+def test_sides_and_order_of_files_do_not_matter() -> None:
+    assert ratings([record(0, "a", "a", "left")]) == []
+    played = [record(0, "a", "b", "left"), record(1, "b", "c", "left"), record(2, "c", "a", "left")]
+    assert ratings(played) == ratings(reversed(played))
+    found = [ratings([record(0, *sides)]) for sides in (("a", "b", "left"), ("b", "a", "right"))]
+    assert standing(found[0], "a") == standing(found[1], "a")
 
 
 def test_categories_are_rated_by_themselves() -> None:
     found = ratings([record(0, "a", "b", "left"), record(1, "a", "b", "right", "moe")])
     assert standing(found, "a", "tensor").rating > 1500.0 > standing(found, "a", "moe").rating
     assert standing(found, "a").duels == 2
-
-
-def test_a_duel_with_oneself_counts_for_nobody() -> None:
-    assert ratings([record(0, "a", "a", "left")]) == []
 
 
 def test_duel_without_kernel_from_provider_is_not_rated() -> None:
@@ -64,11 +62,6 @@ def test_duel_without_kernel_from_provider_is_not_rated() -> None:
     wrong = msgspec.structs.replace(played.ended, right=msgspec.structs.replace(failed, verdict=Verdict.WRONG_RESULT))
     assert standing(ratings([DuelRecord(played.header, wrong)]), "model:fake").lost == 1
     assert "not rated" not in text_card(played.header, wrong)
-
-
-def test_order_of_times_matters_unlike_that_of_files() -> None:
-    played = [record(0, "a", "b", "left"), record(1, "b", "c", "left"), record(2, "c", "a", "left")]
-    assert ratings(played) == ratings(reversed(played))
 
 
 def test_only_decided_duels_are_found_again(paths: Paths) -> None:

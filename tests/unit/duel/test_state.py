@@ -117,9 +117,6 @@ def test_second_pause_and_resume_without_one_change_nothing() -> None:
         events.Resumed(at=40.0),
     )
     assert (duel.clock(50.0), duel.at) == (30.0, 40.0)
-
-
-def test_without_a_clock_nothing_remains_to_be_counted() -> None:
     assert state(minutes=None).remaining(5.0) is None
 
 

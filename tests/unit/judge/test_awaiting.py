@@ -1,12 +1,19 @@
 """Waiting for the ranks of simulated worlds: answers, failures and deadlines, with a kernel and without one."""
 
+import os
+import selectors
+from contextlib import nullcontext
+
 import pytest
+from made_clock import MadeClock
 from made_kernels import Fault, MadeKernel
 from made_machine import MadeMachine, Pool
 
+from sandbox.protocol import events
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
-from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
+from sandbox.referee import awaiting
+from sandbox.referee.awaiting import Awaiting, EnginePipe, SettingRefused, Stopped
 from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
 from sandbox.worlds.exchange import PreparedSetting
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
@@ -98,15 +105,11 @@ def test_compiling_does_not_count_up_to_its_limit(compile_s: float, limit: float
         assert machine.await_all(world, Kind.LOADED, limit)
 
 
-def test_world_that_grows_too_large_while_awaited_fails() -> None:
-    machine, world = loading(MadeKernel(excess="holds 9 GiB", faults=[Fault(Kind.LOAD)]))
-    with pytest.raises(WorldFailed, match="NO_MEMORY holds 9 GiB"):
-        machine.await_all(world, Kind.LOADED, 10.0)
-
-
-def test_memory_is_not_looked_up_within_short_wait() -> None:
-    machine, world = loading(MadeKernel(excess="holds 9 GiB"))
-    assert machine.await_all(world, Kind.LOADED, 10.0)
+@pytest.mark.parametrize("long", [True, False])
+def test_memory_is_looked_up_in_long_waits(long: bool) -> None:
+    machine, world = loading(MadeKernel(excess="holds 9 GiB", faults=[Fault(Kind.LOAD)] * long))
+    with pytest.raises(WorldFailed, match="NO_MEMORY holds 9 GiB") if long else nullcontext():
+        assert machine.await_all(world, Kind.LOADED, 10.0)
 
 
 @pytest.mark.parametrize("role", ["baseline", "reference"])
@@ -148,3 +151,22 @@ def test_nobody_waits_on_once_the_run_is_cancelled() -> None:
     machine.stop = True
     with pytest.raises(Stopped):
         machine.await_all(stage.world, Kind.MAKE_ARENAS, 1.0)
+
+
+def test_commands_come_in_whatever_pieces(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    ours, theirs = os.pipe()
+    monkeypatch.setattr(awaiting, "STDIN", ours)
+    pipe = EnginePipe(selectors.DefaultSelector(), MadeClock())
+    pipe.open()
+    command = events.Warm(setting=MadeMachine().setting())
+    line = events.encode(command) + b"\n"
+    for part in (line[:9], line[9:] + b"nonsense\n\n" + line[:-1]):
+        os.write(theirs, part)
+        pipe.selector.select(0)[0][0].data()
+    assert ([*pipe.commands], pipe.stopped()) == ([command], False)
+    assert [type(events.decode_event(each)) for each in capfdbinary.readouterr().out.splitlines()] == [events.Fatal]
+    os.close(theirs)
+    pipe.selector.select(0)[0][0].data()
+    assert (pipe.stopped(), [*pipe.selector.get_map()]) == (True, [])

@@ -2,9 +2,10 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from made_kernels import Fault, MadeKernel
@@ -16,7 +17,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.referee.awaiting import Stopped
 from sandbox.worlds.contenders import SPARES
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.first_process import wrapped_for
+from sandbox.worlds.first_process import started, wrapped_for
 from sandbox.worlds.world import State
 from sandbox.worlds.world_process import WorldProcess
 
@@ -218,11 +219,16 @@ def test_contender_of_baseline_becomes_spare_if_possible() -> None:
     assert pool.contenders.spares == []
 
 
-def test_without_a_jail_kernels_share_the_users_cache(tmp_path: Path) -> None:
-    machine = MadeMachine()
+def test_unjailed_programs_have_users_cache_and_own_input(tmp_path: Path) -> None:
+    machine, said = MadeMachine(), tmp_path / "said"
     machine.pool().contenders.prepare_spare(machine.setting())
-    with wrapped_for(machine.started["spare"][0].spec, ["true"], tmp_path) as wrapped:
+    bound = cast(Any, SimpleNamespace(starts=lambda argv: argv))
+    said.write_text("given\n")
+    with wrapped_for(machine.started["spare"][0].spec, ["/bin/sh", "-c", "cat; pwd"], tmp_path) as wrapped:
         assert wrapped.env["PKB_KERNEL_CACHE"] == str(kernel_cache.prepared())
+        with said.open() as given:
+            process = started(bound, wrapped, tmp_path, given.fileno(), subprocess.PIPE, subprocess.PIPE)
+        assert process.communicate()[0].decode() == f"given\n{tmp_path}\n"
 
 
 @pytest.mark.parametrize(("jail", "kept"), [("none", []), ("full", [(7, "digest")])])

@@ -46,6 +46,7 @@ def test_right_kernel_passes_with_its_phases_in_order() -> None:
     machine = MadeMachine()
     correctness = correctness_check(machine)
     assert correctness.judge() == (Verdict.PASS, None)
+    assert machine.processes(correctness.contender).shown == [correctness.run.kernel.sha256]
     phases = [(type(event).__name__, event.phase) for event in machine.events if hasattr(event, "phase")]
     assert phases == [(kind, name) for name in ("load", "check") for kind in ("PhaseStarted", "PhaseEnded")]
     (checked,) = machine.of(Checked)

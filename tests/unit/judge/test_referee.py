@@ -45,6 +45,10 @@ def result(found: list[Any]) -> events.Result:
     return of_run[-1].result
 
 
+def phases(found: list[Any]) -> list[str]:
+    return [event.phase for event in found if isinstance(event, events.PhaseStarted)]
+
+
 def judged_by(
     referee: Referee, machine: MadeMachine, told: Callable[[], list[Any]], run_id: str = "1"
 ) -> events.Result:
@@ -58,13 +62,7 @@ def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
     found = told()
-    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)] == [
-        "prepare",
-        "load",
-        "check",
-        "prepare",
-        "time",
-    ]
+    assert phases(found) == ["prepare", "load", "check", "prepare", "time"]
     judged = result(found)
     assert (judged.verdict, judged.outcome, judged.jail) == (Verdict.PASS, "faster", JAIL.name)
     assert judged.labels == ["library calls only"]
@@ -80,7 +78,7 @@ def test_wrong_kernel_waits_for_no_reference(told: Callable[[], list[Any]]) -> N
     judged = result(found)
     assert (judged.verdict, judged.rounds, judged.speedup) == (Verdict.WRONG_RESULT, 0, None)
     assert (judged.error.rms, judged.detail[:15]) == (1.0, "check, rank 0: ")
-    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)] == ["prepare", "load", "check"]
+    assert phases(found) == ["prepare", "load", "check"]
 
 
 def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]]) -> None:
@@ -92,9 +90,8 @@ def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]])
         referee.judge(machine.run(rounds=6))
     found = told()
     (digest,) = {e.sha256 for e in found if isinstance(e, events.RunStarted)}
-    used = map(machine.processes, machine.started["spare"][:3])
-    assert [(each.shown, each.kept) for each in used] == [([digest], []), ([digest], []), ([digest], [digest])]
-    assert [e.phase for e in found if isinstance(e, events.PhaseStarted)].count("prepare") == 2
+    assert [machine.processes(world).kept for world in machine.started["spare"][:3]] == [[], [], [digest]]
+    assert phases(found).count("prepare") == 2
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
     *used, spare = machine.started["spare"]

@@ -71,6 +71,8 @@ async def test_file_house_and_run_stand_for_kernels(
         find(run_id, paths, "2")
     with pytest.raises(UsageError, match="no kernel file"):
         find(f"./{run_id}", paths)  # a path, which is no run
+    journal.unlink()
+    assert find(str(tmp_path / "mine.py"), paths).judgement is None
     monkeypatch.chdir(tmp_path)
     (tmp_path / run_id).write_text("a file of this name")
     assert find(run_id, paths).kernel == Kernel("a file of this name")

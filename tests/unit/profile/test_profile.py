@@ -46,31 +46,23 @@ def test_rank_that_waits_names_one_that_comes_late() -> None:
     assert (found[0].late_rank, found[1].late_us) == (1, 0.0)
 
 
-def test_collectives_with_everybody_there_are_an_exchange() -> None:
-    inner: Inner = [("wait", "all_gather", 100.0, 700.0)]
-    assert said(rank(0, inner), rank(1, inner)) == ["exchanges", "exchanges"]
+MIXED = [("op", f"aten::{name}", 350.0 + 120.0 * at, 120.0) for at, name in enumerate("abc")]
+WORKS: Inner = [("op", "aten::mm", 0.0, 900.0)]
 
 
-def test_many_small_operations() -> None:
-    inner: Inner = [("op", "aten::add", 40.0 * at, 10.0) for at in range(25)]
-    assert said(rank(0, inner)) == ["many small operations"]
-
-
-def test_time_that_torch_does_not_see() -> None:
-    assert said(rank(0, [("op", "aten::add", 0.0, 100.0)])) == ["outside torch"]
-    assert said(rank(0, [("op", "aten::mm", 0.0, 1_000.0 * BUSY)])) == ["computes"]
-
-
-def test_nothing_stands_out() -> None:
-    inner: Inner = [("wait", "all_reduce", 0.0, 350.0)]
-    inner += [("op", f"aten::{name}", 350.0 + 120.0 * at, 120.0) for at, name in enumerate("abc")]
-    assert said(rank(0, inner), rank(1, inner)) == ["nothing stands out"] * 2
-
-
-def test_one_call_that_was_disturbed_changes_nothing() -> None:
-    good: Inner = [("op", "aten::mm", 0.0, 900.0)]
-    bad: Inner = [("wait", "all_reduce", 0.0, 990.0)]
-    assert said(rank(0, good, bad, good)) == ["computes"]
+@pytest.mark.parametrize(
+    ("words", "ranks", "calls"),
+    [
+        ("exchanges", 2, [[("wait", "all_gather", 100.0, 700.0)]]),
+        ("many small operations", 1, [[("op", "aten::add", 40.0 * at, 10.0) for at in range(25)]]),
+        ("outside torch", 1, [[("op", "aten::add", 0.0, 100.0)]]),
+        ("computes", 1, [[("op", "aten::mm", 0.0, 1_000.0 * BUSY)]]),
+        ("nothing stands out", 2, [[("wait", "all_reduce", 0.0, 350.0), *MIXED]]),
+        ("computes", 1, [WORKS, [("wait", "all_reduce", 0.0, 990.0)], WORKS]),  # one call was disturbed
+    ],
+)
+def test_what_ranks_mostly_do_is_said(words: str, ranks: int, calls: list[Inner]) -> None:
+    assert said(*(rank(number, *calls) for number in range(ranks))) == [words] * ranks
 
 
 def test_ranks_whose_collectives_differ_wait_for_nobody() -> None:
@@ -113,8 +105,7 @@ def test_the_typical_call_is_drawn() -> None:
     assert timeline.lanes == [[LanePiece("code", 0.0, 400.0)], [LanePiece("code", 50.0, 500.0)]]
     assert typical_call([RankProfile(0), reports[1]]) is None
     waits: Inner = [("wait", "all_reduce", 0.0, 900.0)]
-    works: Inner = [("op", "aten::mm", 0.0, 900.0)]
-    assert typical_call([rank(0, waits, works, works)]).call == 1  # all are equally long
+    assert typical_call([rank(0, waits, WORKS, WORKS)]).call == 1  # all are equally long
 
 
 def test_collective_waits_for_last_rank_and_then_exchanges() -> None:

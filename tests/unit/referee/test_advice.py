@@ -153,8 +153,10 @@ def test_wrong_outputs_and_what_nobody_waited_for(calls: str, words: str) -> Non
 
 
 def test_a_kernel_that_never_ends_loading() -> None:
-    failure = Failure(phase="load", message="ranks 0, 1 did not finish in time", advice=ADVICE[Verdict.TIMEOUT])
-    assert "must only define functions" in advice_on(Verdict.TIMEOUT, failure, "", Kernel(PASSES), False)
+    for phase in ("load", "check"):
+        failure = Failure(phase=phase, message="ranks 0, 1 did not finish in time", advice=ADVICE[Verdict.TIMEOUT])
+        advice = advice_on(Verdict.TIMEOUT, failure, "", Kernel(PASSES), False)
+        assert ("must only define functions" in advice) == (phase == "load")
 
 
 def test_long_message_keeps_its_start_and_its_end() -> None:

@@ -72,15 +72,11 @@ async def judged(engine: Engine) -> RunInProgress:
     return run
 
 
-async def test_verdict_is_indexed_while_measuring_goes_on(engine: Engine, paths: Paths) -> None:
-    run = await judged(engine)
-    entry = entry_in(Store(paths.database, paths.runs), run.run_id)
-    assert (entry.verdict, entry.median, run.ended) == (Verdict.PASS, 1.5, False)
-
-
 async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths: Paths) -> None:
     run = await judged(engine)
     store = Store(paths.database, paths.runs)
+    entry = entry_in(store, run.run_id)
+    assert (entry.verdict, entry.median, run.ended) == (Verdict.PASS, 1.5, False)
     longer = replace(run.judged, speedup=events.Speedup(call=events.Interval(1.3, 1.2, 1.4), device=None))
     engine._on_event(events.Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
     await engine.recorded(run.run_id)
@@ -163,7 +159,8 @@ async def test_run_is_sent_with_what_was_measured_here(
     engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masses = {"call short": [-0.5] * calibration.VALUES}
-    calibration.keep_offsets(paths.calibrations, events.WorldOffsets(setting=SETTING, masses=masses))
+    engine._on_event(events.WorldOffsets(setting=SETTING, masses=masses))
+    await comes_true(lambda: calibration.offsets_for(paths.calibrations, SETTING))
     times = {"baseline-graph": events.Microseconds(call=5.0, device=None)}
     calibration.keep_times(paths.calibrations, SETTING, "baseline-graph", times["baseline-graph"])
     calibration.keep(calibration.Calibration, paths.calibrations, await engine.calibrate(SETTING))
@@ -216,21 +213,17 @@ async def test_fatal_fault_ends_run_with_its_words(engine: Engine, monkeypatch: 
     assert "baseline world is gone" in end.result.detail
 
 
-async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -> None:
-    run = await engine.judge(request("refuse"))
-    assert isinstance(await run.end(), events.Refused)
-    await engine.close()
-    assert entry_in(Store(paths.database, paths.runs), run.run_id) is None
-
-
-async def test_result_of_run_that_has_none_says_why(engine: Engine) -> None:
+async def test_result_of_run_that_has_none_says_why(engine: Engine, paths: Paths) -> None:
     refused = await engine.judge(request("refuse"))
+    assert isinstance(await refused.end(), events.Refused)
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await refused.result()
     overtaken = await engine.judge(request("wait"))
     await engine.judge(request("pass"))
     with pytest.raises(RunCancelled, match="phase check"):
         await overtaken.result()
+    await engine.close()
+    assert entry_in(Store(paths.database, paths.runs), refused.run_id) is None
 
 
 async def test_events_come_live_and_again_to_latecomers(engine: Engine) -> None:
@@ -291,8 +284,9 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
 async def test_referee_without_start_is_said_with_its_reason(paths: Paths) -> None:
     command = (sys.executable, "-c", "raise SystemExit('no room')")
     async with Engine(paths, command=command) as engine:
-        with pytest.raises(RefereeFailed, match="no room"):
+        with pytest.raises(RefereeFailed, match="no room") as failed:
             await engine.start()
+        assert "doctor" in failed.value.advice
         assert await verdict(engine, "pass") is Verdict.HARNESS_ERROR
 
 

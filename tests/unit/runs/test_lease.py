@@ -215,6 +215,7 @@ def test_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
     (tmp_path / "pkb-arena-lease-cores").touch()
     assert first.take()
     assert not second.take()
+    assert not Lease(["cores"], tmp_path).take()
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])

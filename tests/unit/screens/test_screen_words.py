@@ -96,11 +96,8 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     assert [words for words in keys if len(words) > room] == []
 
 
-def test_clock_has_minutes_and_seconds() -> None:
+def test_figures_are_short() -> None:
     assert figures.clock(521.9) == "8:41"
-
-
-def test_interval_without_answer_has_three_places() -> None:
     assert figures.speedup_words(events.Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
     assert figures.speedup_words(events.Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
 
@@ -112,7 +109,9 @@ def marked(words: str) -> str:
     return f"{LINE}\n{' ' * LINE.index(words)}{'^' * len(words)}"
 
 
-def test_a_line_that_fits_stays_as_it_is():
+def test_lines_that_fit_or_have_no_carets_stay():
+    text = f"Traceback:\n{LINE}\nNameError: undefined"
+    assert with_marks_in_view(text, 20) == text
     assert with_marks_in_view(marked("undefined"), 60) == marked("undefined")
     assert with_marks_in_view(marked("total"), 20) == marked("total")
 
@@ -131,11 +130,6 @@ def test_beginning_of_wide_words_is_in_view():
     line, marks = with_marks_in_view(marked("second(tensor undefined"), 12).split("\n")
     assert line.startswith("…second(")
     assert marks.startswith(" ^^^")
-
-
-def test_lines_without_carets_are_left_to_the_ellipsis():
-    text = f"Traceback:\n{LINE}\nNameError: undefined"
-    assert with_marks_in_view(text, 20) == text
 
 
 def test_compilers_print_a_bar_before_their_carets():

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import select
 import signal
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from socket_wires import OtherEnds, wires_of
 
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import Wake
 from sandbox.worlds import rank_wire
 from sandbox.worlds import wires as wires_module
 from sandbox.worlds.failures import OutputsLost, WorldFailed
@@ -129,6 +131,17 @@ def test_unheard_ranks_wait_with_frames_and_prints() -> None:
             raise OutputsLost
         theirs.serve()
         assert (wires.missing(Kind.DONE, alive), wires.said_by(0)) == ([1], "printed")
+
+
+def test_go_reaches_only_ranks_that_are_released() -> None:
+    with wires_of() as (wires, theirs):
+        for ranks, first in (([1], 1), (None, 0)):
+            wires.release(ranks)
+            assert select.select(theirs.ranks, [], [], 0)[0] == theirs.ranks[first:]
+        wires.send([Wake(), Wake()])
+        assert not any(wire.sock.getblocking() for wire in wires.ranks)  # reading waits for no rank
+        theirs.ranks[0].close()
+        wires.release()  # the next wait reports that it is gone
 
 
 def test_packets_of_prints_are_read_together() -> None:
