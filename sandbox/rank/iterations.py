@@ -24,8 +24,7 @@ class Iteration(NamedTuple):
 
     arguments: tuple[Any, ...]
     given: Leaves
-    """The tensors among the arguments. In a check, inputs that must not be written are other tensors on the same
-    memory."""
+    """The tensors among the arguments. In a check, inputs that must not be written are other tensors on the same memory."""
     drawn: Leaves
     """The same tensors as they were drawn, in the input arena."""
     slot: slots.Slot

@@ -83,8 +83,7 @@ class TrustedArenas:
         if shared:
             in_fd, inputs = os.dup(self._own_fd), self.own
         else:
-            make = self.device.output_arena if writable else self.device.input_arena
-            in_fd, inputs = make(in_total)
+            in_fd, inputs = (self.device.output_arena if writable else self.device.input_arena)(in_total)
         out_fd, outputs = self.device.output_arena(out_total)
         outputs.fill_(slots.POISON)
         self.late.discard(order.side)

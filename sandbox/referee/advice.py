@@ -92,7 +92,7 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     (r"(?m)^(?:<{7}|>{7}) ", "Resolve the merge conflict: remove its markers."),
     (r"\A\s*(?:Here|Sure|Certainly|Below|The)\b[^=(\n]*\n", "Remove the words before the program's first line."),
     (r"(?m)^>>> ", "Remove the prompts >>> and ... at the start of the lines."),
-    (r"\A\s*\d+\s*[|:.)\t ]\s*(?:import|from|def|class|#|@|\"\"\")", "Remove the numbers at the start of the lines."),
+    (r"\A\s*\d+ {0,4}[|:.)\s]\s*(?:import|from|def|class|#|@|\"\"\")", "Remove the numbers at the start of the lines."),
 )
 """By pattern in a text that is not Python."""
 _C_LINE = re.compile(
@@ -101,6 +101,8 @@ _C_LINE = re.compile(
 )
 _COMMAND = re.compile(r"\s*(?:%%?|!|\?)[\w/]")
 _PEERS = re.compile(r"\bsymm\b|barrier|shmem|symmetric_memory|symm_mem|px_|signal|\bpeers?\b")
+_READ, _SEARCHED = 1 << 18, 1000
+"""Most characters of a text that is read as Python, and of a failure's line that is searched: patterns may take their square."""
 _LATE = (Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.LATE_OUTPUT)
 _UNWAITED = {"isend", "irecv", "batch_isend_irecv"}
 _COLLECTIVES = ("all_", "reduce", "broadcast", "gather", "scatter", "barrier")
@@ -116,7 +118,7 @@ def advice_on(verdict: Verdict, failure: Failure, said: str, kernel: Kernel, on_
         return shape
     if verdict in _LATE:
         return _on_results(verdict, kernel)
-    said = f"{said}\n{failure.text}"
+    said = "\n".join(row[:_SEARCHED] for row in f"{said}\n{failure.text}".split("\n"))
     if not on_gpus and _ON_CPU_RANKS.search(said):
         return _NO_GPU
     for find in (_on_modules, _on_files):
@@ -202,7 +204,7 @@ def _on_results(verdict: Verdict, kernel: Kernel) -> str:
 def _unwaited(text: str) -> int:
     """The line of a call that starts a collective whose handle is dropped or never waited for; 0 if there is none."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = list(ast.walk(ast.parse(text if len(text) <= _READ else "")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
     waits = any(isinstance(node, ast.Attribute) and node.attr in ("wait", "wait_all", "wait_tensor") for node in nodes)

@@ -68,6 +68,7 @@ def said_on(kind: str, text: str, kernel: Kernel | str = PASSES, line: int = 0, 
         ("RAISED", "signal.itimer_error: [Errno 1] Operation not permitted", "refuses timers"),
         ("RAISED", "RecursionError: maximum recursion depth exceeded", "calls itself"),
         ("RAISED", "RecursionError: maximum recursion depth exceeded during compilation", "too many parts"),
+        ("RAISED", f"{'x' * 1000}RecursionError", "traceback"),
     ],
 )
 def test_a_report_has_its_advice(kind: str, text: str, words: str) -> None:
@@ -112,6 +113,7 @@ def test_code_for_gpus_is_explained_on_cpu_ranks(text: str) -> None:
         (f"Here is the kernel:\n\n{PASSES}", 1, "Remove the words"),
         (">>> import torch\n", 1, "prompts"),
         ("  1| import torch\n  2| x = 1\n", 1, "numbers at the start"),
+        (f"1{' ' * 1_000_000}x", 1, "at the line shown"),
     ],
 )
 def test_a_text_that_is_not_python(source: str, line: int, words: str) -> None:
@@ -140,6 +142,7 @@ def test_a_folder_gets_advice_on_its_own_files() -> None:
         ("dist.isend(total, 1)", "Line 5 starts a collective and does not wait"),
         ("work = dist.all_reduce(total, async_op=True); work.wait()", ""),
         ("dist.all_reduce(total, async_op=False)", ""),
+        (f"dist.isend(total, 1)  # {'x' * (1 << 18)}", ""),
         ("symm.barrier()", "A missing barrier"),
     ],
 )
