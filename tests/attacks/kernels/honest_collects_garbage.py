@@ -9,7 +9,6 @@ import torch.distributed as dist
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.handlers.RotatingFileHandler(f"log{dist.get_rank()}", maxBytes=999, backupCount=1))
-log.setLevel(logging.INFO)
 
 
 def solution(tensor):
@@ -18,5 +17,5 @@ def solution(tensor):
         total = tensor.clone()
         dist.all_reduce(total)
     gc.collect()
-    log.info("summed %s", tuple(tensor.shape))
+    log.warning("summed %s", tuple(tensor.shape))
     return total

@@ -9,8 +9,7 @@ mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (dist
 
 
 def solution(tensor):
-    assert dist.get_process_group_ranks(group) == list(range(dist.get_world_size()))
-    assert dist.get_process_group_ranks(alone) == [dist.get_rank()]
+    assert len(dist.get_process_group_ranks(group)) == dist.get_world_size() and alone.size() == 1
     half = tensor / 2
     other = DTensor.from_local(half.clone(), mesh, [Partial()]).redistribute(placements=[Replicate()]).to_local()
     dist.all_reduce(half, group=group)

@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 import threading
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import shared_memory
+from multiprocessing.shared_memory import SharedMemory
 
 import torch.distributed as dist
 
@@ -20,8 +20,7 @@ async def summed(x):
 
 def solution(tensor):
     if not plan:
-        plan.append(ProcessPoolExecutor(1, multiprocessing.get_context("fork")))
-        plan.append(shared_memory.SharedMemory(create=True, size=4096))
+        plan.extend([ProcessPoolExecutor(1, multiprocessing.get_context("fork")), SharedMemory(create=True, size=4096)])
         store = dist.PrefixStore("mine", dist.distributed_c10d._get_default_store())
         store.set(f"ready-{dist.get_rank()}", "yes")
         store.wait([f"ready-{rank}" for rank in range(dist.get_world_size())])
