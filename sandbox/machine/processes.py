@@ -265,8 +265,8 @@ def outside_seconds(arena: int | None = None) -> float:
 
 def ticks(pid: int) -> tuple[int, int, int] | None:
     """(its parent, clock ticks of CPU time that it used, and that its collected children used); None if it does not exist."""
-    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        fields = file.read(1024).rpartition(b")")[2].split(None, 15)
         return int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
     return None
 
