@@ -6,11 +6,11 @@
 #   paper       all baselines against themselves, at `paper`                          11 minutes on two H100
 #   production  all baselines, at `production`                                          3 minutes
 #   house       all house kernels, at `production`                                     14 minutes
-#   new         house kernels of parallel GEMM to sharded training, and attention to spatial, beside their baselines' graphs, at
-#               `production` and `paper`
+#   new         house kernels of parallel GEMM to spatial beside their baselines' graphs, at `production` and `paper`
 #   legal       correctness of these at tiny, paper and three more settings each, in two dtypes
 #   soak        the kit's newer blocks, 50,000 calls each                                4 minutes
 #   precision   pairs, duty and half widths after seconds of timing, at `production` and `paper`     8 minutes
+#   clock       the judge's times of some baselines beside a plain loop's: short calls, and outputs of changing shapes   7 minutes
 #   save        from a save to its verdicts, three times                                 2 minutes
 #   transfers   ways between two GPUs, and collectives against NCCL, 2 KB to 256 MB      6 minutes
 #   attacks     the attacks of SECURITY.md                                               5 minutes
@@ -77,6 +77,7 @@ for step in ${*:?name steps}; do
         for preset in production paper; do
             run precision.txt 300 python3 -m benchmarks precision --device cuda --preset $preset --world "$world"
         done ;;
+    clock) run clock.txt 420 python3 -m benchmarks clock 13 8 61 63 31 --preset paper --world 1 --repetitions 2 ;;
     save) run save-gpu.txt 180 python3 -m benchmarks save-gpu --repetitions 3 ;;
     transfers)
         run transfers.txt 90 $arena transfers --world "$world"
@@ -84,8 +85,6 @@ for step in ${*:?name steps}; do
     attacks) run attacks.txt 580 python3 -m benchmarks attacks --device cuda ;;
     demo) run demo.txt 780 python3 docs/pictures.py demo-gpu ;;
     table) COLUMNS=200 run table.txt 60 python3 -m benchmarks results "$home"/data/sweeps/*.jsonl ;;
-    *)
-        echo "no step is called $step" >&2
-        exit 2 ;;
+    *) echo "no step is called $step" >&2 && exit 2 ;;
     esac
 done
