@@ -73,7 +73,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_collection_finish() -> None:
-    """Excludes all imported objects from garbage collection, because they stay until the end."""
+    """Excludes all imported objects from garbage collection, because they stay until the end. Collects others less often."""
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
     gc.freeze()
 
