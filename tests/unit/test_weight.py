@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,16 +41,28 @@ def weight(folder: str, importers: Counter[str]) -> dict[str, int]:
             found["python_files"] += 1
             found["small_files"] += small
             found["one_importer"] += small and bool(text) and importers[_module(path)] == 1
-            with suppress(SyntaxError):  # kernels in tests/attacks have placeholders
-                _count_code(ast.parse(text), found)
+            found += _code_of(path)[0]
     names = ("lines", "python_files", "small_files", "one_importer", "classes")
     return {name: found[name] for name in (*names, "long_functions", "verdict_classes", "copied_fields")}
 
 
-def _count_code(tree: ast.Module, found: Counter[str]) -> None:
-    copied = set()
+@cache
+def _code_of(path: Path) -> tuple[Counter[str], set[str]]:
+    """Counts what a module has, and names what it imports. Nothing of kernels in tests/attacks that have placeholders."""
+    with suppress(SyntaxError):
+        return _code(ast.parse(path.read_text(encoding="utf-8")))
+    return Counter(), set()
+
+
+def _code(tree: ast.Module) -> tuple[Counter[str], set[str]]:
+    found: Counter[str] = Counter()
+    copied, imported = set(), set()
     for node in ast.walk(tree):
         match node:
+            case ast.Import():
+                imported |= {each.name for each in node.names}
+            case ast.ImportFrom(module=str(module)):
+                imported |= {module} | {f"{module}.{each.name}" for each in node.names}
             case ast.ClassDef():
                 found["classes"] += 1
                 found["verdict_classes"] += any(
@@ -59,7 +72,8 @@ def _count_code(tree: ast.Module, found: Counter[str]) -> None:
                 found["long_functions"] += (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES
             case ast.keyword(arg=name, value=ast.Attribute(attr=attr)) if name == attr:
                 copied.add(node.lineno)
-    found["copied_fields"] += len(copied)
+    found["copied_fields"] = len(copied)
+    return found, imported
 
 
 def _module(path: Path) -> str:
@@ -71,14 +85,7 @@ def importers_of_modules() -> Counter[str]:
     found: Counter[str] = Counter()
     for folder in FOLDERS[:-1]:
         for path in (ROOT / folder).rglob("*.py"):
-            names: set[str] = set()
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                match node:
-                    case ast.Import():
-                        names |= {each.name for each in node.names}
-                    case ast.ImportFrom(module=str(module)):
-                        names |= {module} | {f"{module}.{each.name}" for each in node.names}
-            found.update(names)
+            found.update(_code_of(path)[1])
     return found
 
 
@@ -112,8 +119,7 @@ def test_names_of_tests_have_at_most_8_words() -> None:
 
 
 def test_counts_find_what_they_count() -> None:
-    found: Counter[str] = Counter()
-    _count_code(ast.parse("class A:\n    verdict: str\n\ndef f(x):\n    return A(verdict=x.verdict, y=x.z)\n"), found)
+    found, _ = _code(ast.parse("class A:\n    verdict: str\n\ndef f(x):\n    return A(verdict=x.verdict, y=x.z)\n"))
     assert (found["classes"], found["verdict_classes"], found["copied_fields"]) == (1, 1, 1)
 
 
