@@ -53,8 +53,9 @@ KERNELS: list[tuple[str, str, dict[str, str], dict[str, int]]] = [
     ),
 ]
 """(file, kernel, types of the arguments that its calls pass, its constants)."""
-WARPS = dict.fromkeys(("product", "gradients_of_queries", "gradients_of_keys"), 8)
-"""Warps that its calls ask for, where they do."""
+
+LARGE = {"product", "gradients_of_queries", "gradients_of_keys"}
+"""Kernels whose calls ask for 8 warps."""
 
 needs_triton = pytest.mark.skipif(
     MAY_SKIP and find_spec("triton") is None, reason="Triton is not installed: pip install triton"
@@ -88,7 +89,7 @@ def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str
     named = types | dict.fromkeys(constants, "constexpr")
     signature = {name: named[name] for name in function.arg_names}
     source = triton.compiler.ASTSource(function, signature, constants)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS.get(kernel, 4)})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8 if kernel in LARGE else 4})
 
 
 def test_every_triton_text_is_here():
@@ -102,10 +103,7 @@ def test_every_triton_text_is_here():
 @needs_triton
 @pytest.mark.parametrize(
     ("path", "kernel", "types", "constants"),
-    [
-        pytest.param(*each, id=each[1], marks=[pytest.mark.further] * each[1].startswith(("gradients_", "product")))
-        for each in KERNELS
-    ],
+    [pytest.param(*each, id=each[1], marks=[pytest.mark.further] * (each[1] in LARGE)) for each in KERNELS],
 )
 def test_a_triton_text_compiles(path, kernel, types, constants, tmp_path):
     made = _compiled(_text(path), kernel, types, constants, tmp_path / "kernel.py")
