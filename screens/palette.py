@@ -82,6 +82,7 @@ class Palette(CommandPalette, Layer[None]):
     Palette SearchIcon { display: none; }
     Palette #--results, Palette CommandList { max-width: 118; }
     Palette CommandList { text-wrap: nowrap; text-overflow: ellipsis; }
+    Palette CommandList > .option-list--option { text-style: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")
@@ -132,7 +133,7 @@ class Commands(Provider):
             group = own
             yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)
         for title, choose in self._themes():
-            yield DiscoveryHit(title, choose)
+            yield DiscoveryHit(f"{_THEME:<{_GROUP}}{title.removeprefix(_THEME)}", choose, title)
 
     async def search(self, query: str) -> Hits:
         matcher, below = self.matcher(query), _screen_below(self.screen)
@@ -154,7 +155,7 @@ class Commands(Provider):
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
         """Returns one line: the group at its first action if there is room, the title, its first key, what it does."""
         key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
-        title = title.pad_right(max(1, _TITLE - title.cell_length))
+        title = title.pad_right(max(1, _TITLE - title.cell_length)).stylize("bold")
         first = "" if self.app.size.width < _GROUPED else f"{group:<{_GROUP}}"
         return Content.assemble((first, "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted"))
 

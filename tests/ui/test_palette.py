@@ -100,6 +100,13 @@ async def test_palette_begins_with_local_actions_and_their_keys(
         app.theme = "light"  # as the theme under the cursor is shown
         muted = app.get_theme("light").variables["muted"]
         await until(pilot, lambda: any(s.style and s.style.color.name == muted for s in commands.render_line(0)))
+        assert not any(s.style.bold for s in commands.render_line(0) if s.style.color.name == muted)
+        await pilot.press("escape")
+        await pilot.resize_terminal(60, 24)
+        await go_to(pilot, CommandPalette, "ctrl+p")
+        await until(
+            pilot, lambda: f"\n  {first.title:<16}{key_of(first.name, {})}" in screen_text(app)
+        )  # without group
 
 
 async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> None:
