@@ -53,7 +53,7 @@ class DoctorScreen(Reader):
 
     def _rows(self, width: int) -> list[Content]:
         if self._findings is None:
-            return [Content("checking…")]
+            return [Content("checking: a few seconds, with GPUs more")]
         good, bad = ("Kernels can run here.", "$success"), ("Kernels cannot run here yet: see ✗ below.", "$error")
         head = Content.styled(*(good if can_run(self._findings) else bad))
         shown = [each for each in self._findings if self.query_one(FilterInput).finds(f"{each.name} {each.found}")]

@@ -62,7 +62,7 @@ class DuelScreen(BaseScreen):
     def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:
         """edits: the player whose pane is an editor."""
         super().__init__(parent_app)
-        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (24, "-high")]
         self.HORIZONTAL_BREAKPOINTS = [*(self.HORIZONTAL_BREAKPOINTS or ()), (THREE_PANES, "-broad")]
         self.state = state
         self.edits = edits

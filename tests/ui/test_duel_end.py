@@ -108,7 +108,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen
         bar = screen.query_one(SeekBar)
         await pilot.click(SeekBar, offset=(bar.size.width // 2, 0))
         assert 0.3 * screen._length < screen.now < 0.7 * screen._length
-        await pilot.resize_terminal(60, 24)
+        await pilot.resize_terminal(60, 20)
         for key, there, gone in (("left", "→ next", "share"), ("end", "^r share", "→ next")):
             await pilot.press(key)
             await until(pilot, lambda there=there: there in screen_text(app).splitlines()[-1])
@@ -117,6 +117,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen
             assert "submit" not in keys
             assert gone not in keys
         await until(pilot, lambda: f"kernel {words.final_kernel(screen.state, 'left').number} " in screen_text(app))
+        await until(pilot, lambda: screen.finals["left"].size.height > 6)
         await go_to(pilot, app.picker, "escape")
 
 
