@@ -73,6 +73,7 @@ class ReplayDuelScreen(DuelScreen):
             self.state.apply(self._events[self._next])
             self._next += 1
             self.changed = True
+        self.show_keys()  # at once: another event may read the keys before the next drawing
 
     @on(SeekBar.Sought)
     def _sought(self, event: SeekBar.Sought) -> None:

@@ -18,6 +18,7 @@ from screens.duel.board import duel_row
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
+from screens.widgets.key_line import KeyLine
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,10 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen
         assert screen.state.final is None  # later events are undone
         await pilot.press("left")
         assert screen.now in [event.at for event in events if isinstance(event, Submitted)]
+        screen.play_to(screen._length)
+        screen.query_one(KeyLine)._read()  # as when the focus moves
         await pilot.press("home")
+        await until(pilot, lambda: "share" not in screen_text(app).splitlines()[-1])
         assert screen.now == 0.0
         bar = screen.query_one(SeekBar)
         await pilot.click(SeekBar, offset=(bar.size.width // 2, 0))
