@@ -50,5 +50,5 @@ class HarnessFailed(Exception):
 
 def machine_too_busy(what: str) -> HarnessFailed:
     """The failure where processes waited for cores that other programs used. what: the part that could not go on."""
-    advice = "The kernel is not at fault. Run it again when fewer programs run on this machine."
+    advice = "This says nothing about the kernel. Run it again when fewer programs run on this machine."
     return HarnessFailed(f"this machine is too busy: other programs use nearly all of its cores, and {what}", advice)

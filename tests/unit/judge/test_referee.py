@@ -280,7 +280,7 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
     judged = judged_by(referee, machine, told)
     assert judged.verdict is Verdict.HARNESS_ERROR
     assert judged.detail.startswith("check: this machine is too busy: other programs use nearly all of its cores")
-    assert judged.detail.endswith("Run it again when fewer programs run on this machine.")
+    assert judged.detail.endswith("nothing about the kernel. Run it again when fewer programs run on this machine.")
 
 
 @pytest.mark.parametrize(
