@@ -25,7 +25,6 @@ FOLDER = Path(__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 
-
 ALSO_SHOWN = {
     attack
     for attacks in (
@@ -124,13 +123,15 @@ class RefereeAtWork:
         return run_id
 
     def until(self, *kinds: type) -> Any:
-        """Reads events until one of these kinds. Kills the referee and fails after PATIENCE_S."""
+        """Reads events of the last run until one of these kinds. Kills the referee and fails after PATIENCE_S."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(PATIENCE_S, self.process.kill)
         watchdog.start()
         try:
             for line in self.process.stdout:
                 event = events.decode_event(line)
+                if getattr(event, "run_id", "") not in ("", f"run-{self.count}"):
+                    continue  # of a run that a test has left
                 self.events.append(event)
                 if isinstance(event, kinds):
                     return event

@@ -12,7 +12,6 @@ from sandbox.protocol.verdict import Verdict
 pytestmark = pytest.mark.slow
 ATTACKS = "H"
 
-
 ALL_OF_THEM = """
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +42,7 @@ def test_looters_of_one_world_find_nothing(jail, stands, looters):
 def test_the_run_after_a_crash_is_unaffected(referee):
     setting = referee.setting("allreduce")
     assert referee.judge(setting, KERNELS["h14_segfault"].source).verdict is Verdict.CRASH
+    referee.start(setting, KERNELS["h14_segfault"].source)  # as a test does that runs out of time
     assert referee.judge(setting, KERNELS["honest"].source, rounds=1).verdict is Verdict.PASS
 
 

@@ -341,7 +341,6 @@ NESTED = "def f(\n    a,\n):\n\n    for b in a:\n        if b:\n            c()\
 TABS = "if a:\n\tb\n\tif c:\n\t\td\ne\n"
 GAPS_S = [(0.0001,), (0.01,), (0.025,), (0.05,), (0.1,), (0.0, 0.1, 0.03, 0.06, 0.001, 0.08, 0.015)]
 
-
 PROGRAMS = [*product([TEXT, SHORT, NESTED, TABS, NESTED.replace("\n", "\r")], GAPS_S), (TEXT * 300, GAPS_S[0])]
 FINGERS = [
     ("if a:\n b", (0.09,), "if a:\n     b"),
