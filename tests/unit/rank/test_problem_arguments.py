@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from opened_problems import PROBLEMS, opened
 
-from problems.specification import Problem
+from problems.specification import Problem, ProblemError
 
 
 def shape_of(value: Any) -> Any:
@@ -47,8 +48,8 @@ def test_names_that_arguments_reads_are_inputs() -> None:
 
 
 def test_integers_are_withheld_unless_they_shape_arguments() -> None:
-    by_slug = {problem.slug: problem for problem in PROBLEMS}
-    found = opened(by_slug["gnn_neighbor_sampling"], "int64")
-    code = found[0]
+    code, *_ = opened(next(each for each in PROBLEMS if each.slug == "gnn_neighbor_sampling"), "int64")
     assert code.is_withheld("seed_nodes")
     assert not code.is_withheld("fanouts")
+    with pytest.raises(ProblemError, match="fanouts is in `mutates`"):
+        type(code)(replace(code.problem, mutates=["seed_nodes", "fanouts"]))
