@@ -152,3 +152,10 @@ def test_a_folder_is_renamed_with_its_draft(folder: Path, tmp_path: Path) -> Non
     assert (workspace.draft(new), workspace.draft(new / "ops/reduce.cu")) == ("typed", "typed, too")
     with pytest.raises(UsageError, match="there is a kernel one-shot already"):
         workspace.variant(new, "one-shot")
+    workspace.move_file(new, "helper.py", "more/help.py")
+    workspace.move_file(new, "ops/reduce.cu", "")
+    with pytest.raises(UsageError, match=r"has a file kernel\.py already"):
+        workspace.move_file(new, "more/help.py", "kernel.py")
+    workspace.save(new, "text", "deep/new.py")
+    assert read_kernel(new).files == {"more/help.py": b"# helper.py\n", "deep/new.py": b"text"}
+    assert workspace.draft(new / "ops/reduce.cu") is None

@@ -48,24 +48,16 @@ def test_pipe_is_read_unless_nobody_writes(tmp_path: Path, monkeypatch: pytest.M
     assert read_kernel(path).text == "x = 1\n"
 
 
-def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
+def test_saving_keeps_every_text_that_it_replaces(workspace: Workspace, problem: Problem) -> None:
     path, before = workspace.kernel_path(problem), time.time()
     workspace.save(path, "mine")
     path.write_text("another program's")
+    workspace.save_draft(path, "typed elsewhere")
     workspace.save(path, "mine again")
-    for text in ("mine", "another program's", "mine again"):
+    assert workspace.draft(path) is None
+    for text in ("mine", "another program's", "typed elsewhere", "mine again"):
         assert workspace.kernel(content_hash(text)) == Kernel(text)
         assert before <= workspace.kept_of(path)[content_hash(text)] <= time.time()
-
-
-def test_draft_that_save_discards_stays_among_revisions(workspace: Workspace, problem: Problem) -> None:
-    path = workspace.kernel_path(problem)
-    workspace.save(path, "saved")
-    workspace.save_draft(path, "typed elsewhere")
-    workspace.save(path, "another text")
-    assert workspace.draft(path) is None
-    assert workspace.kernel(content_hash("typed elsewhere")) == Kernel("typed elsewhere")
-    assert content_hash("typed elsewhere") in workspace.kept_of(path)
 
 
 def test_a_copy_has_all_files(workspace: Workspace, problem: Problem) -> None:
@@ -80,11 +72,11 @@ def test_a_copy_has_all_files(workspace: Workspace, problem: Problem) -> None:
             workspace.copy(path, Kernel("x"), name)
 
 
-def test_kernel_that_was_open_last_comes_first(workspace: Workspace, problem: Problem, tmp_path: Path) -> None:
+def test_kernel_that_was_open_last_comes_first(workspace: Workspace, problem: Problem) -> None:
     first = workspace.create(problem, "one")
     other = workspace.copy(first, Kernel("two"), "other")
     found = [workspace.last_open(problem)]
-    for path in (other, tmp_path / "elsewhere.py"):
+    for path in (other, Path(__file__)):
         workspace.note_open(problem, path)
         found.append(workspace.last_open(problem))
     renamed = workspace.rename(other, "third")  # it has no draft
