@@ -310,7 +310,10 @@ class ArenaApp(TerminalApp):
         from arena.fault_report import write_report
 
         try:
-            self.faults.append(write_report(self.services.paths.traceback, error, f"last key: {self._last_key}"))
+            words = (
+                f"last key: {self._last_key} · screens: {', '.join(type(each).__name__ for each in self.screen_stack)}"
+            )
+            self.faults.append(write_report(self.services.paths.traceback, error, words))
         except (OSError, ArenaError) as unwritten:
             self.faults.append(f"{error!r} (no report: {unwritten})")
 
