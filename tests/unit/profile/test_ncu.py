@@ -1,8 +1,10 @@
 """Nsight Compute: its CSV as a short text, and the world in which it runs, on CPU ranks with a stand-in for ncu."""
 
+import os
 import shutil
 import stat
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -20,8 +22,9 @@ from arena.profile.profiling import profile_with_ncu
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import Cpu
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.protocol.profile import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
+from sandbox.protocol.profile import APPLICATION, KERNEL, NcuAnswer, NcuPlan, RankProfile, Replay, encode
 from sandbox.rank.profiling.ncu import command, reason
+from sandbox.worlds import profiled_world
 from sandbox.worlds.profiled_world import REPLAYS, Place, ncu_world
 
 HERE = Path(__file__).parent
@@ -172,6 +175,16 @@ def ncu(tmp_path: Path) -> Path:
     for path in (tmp_path, folder):
         path.chmod(0o755)
     return program
+
+
+def test_reports_of_others_and_late_ones_are_refused() -> None:
+    report = encode(RankProfile(0))
+    assert profiled_world._decoded(0, report) == RankProfile(0)
+    with pytest.raises(profiled_world.ProfileFailed, match="rank 1 sent an invalid report"):
+        profiled_world._decoded(1, report)
+    reading, _open = os.pipe()
+    with pytest.raises(profiled_world.ProfileFailed, match="did not end in time"):
+        profiled_world._read_whole(reading, 100, time.monotonic())
 
 
 def replays(limit_s: float = 60.0) -> list[Replay]:
