@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from rich.console import RenderableType
 from textual import events
 from textual.await_complete import AwaitComplete
 from textual.dom import DOMNode
 from textual.geometry import Size
+from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
 
 if TYPE_CHECKING:
@@ -143,6 +145,15 @@ class Layer(Screen[T]):
         Textual would close whichever screen is in front, or end the app.
         """
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def render(self) -> RenderableType:
+        """Draws the screen below behind itself. Textual takes one from a list that any drawing may have used up or begun again.
+
+        A screen that was asked for the style under the mouse took the one above, which was drawn on it: without end.
+        """
+        stack, background = self.app.screen_stack, self.styles.background
+        below = stack[stack.index(self) - 1] if background.a < 1 and self in stack[1:] else None
+        return BackgroundScreen(below, background) if below is not None else super().render()
 
     async def _on_resize(self, event: events.Resize) -> None:
         """Ignores a size that the terminal no longer has.

@@ -57,8 +57,6 @@ BURST_KEYS = 12
 """So many keys, each within BURST_S of the one before it, are a paste of a terminal without bracketed paste."""
 BURST_GAP_S = 0.15
 """Maximum seconds between two keys of a long paste, of which a terminal's 4 KB arrive together."""
-MOST_SCREENS = 12
-"""Screens and dialogs above each other. A user reaches six."""
 PREPARING_S = 3.0
 """Maximum seconds that keys wait for a screen in preparation."""
 
@@ -378,10 +376,9 @@ class TerminalApp(App[None]):
         """Opens a screen in place of one of its kind in front, but no dialog while one of its kind and title is open.
 
         The keys that open a dialog work in dialogs, too, and a held key may ask for it again before it is in front.
-        Nor above MOST_SCREENS: drawing each with those below it takes time by the square of their number, and fails at 46.
         """
         stack = self.screen_stack
-        if screen.is_modal and (_kind(screen) in map(_kind, stack) or len(stack) >= MOST_SCREENS):
+        if screen.is_modal and _kind(screen) in map(_kind, stack):
             unanswered = asyncio.get_running_loop().create_future()
             unanswered.set_result(None)
             return unanswered

@@ -19,7 +19,6 @@ from screens.dialogs.settings import SettingsScreen
 from screens.duel.setup import DuelSetup
 from screens.kernel.setting_dialog import SettingDialog
 from screens.profile import ProfileScreen
-from screens.terminal_app import MOST_SCREENS
 from screens.widgets.tables import FigureTable
 
 pytestmark = pytest.mark.slow
@@ -158,9 +157,6 @@ async def test_no_action_opens_screens_above_each_other(open_app, until) -> None
             assert len(app.screen_stack) < 5, action.name
             while len(app.screen_stack) > 2:
                 await app.pop_screen()
-        for number in range(2 * MOST_SCREENS):
-            app.push_screen(Question(f"{number}?", "", "yes", "no"))
-        assert len(app.screen_stack) == MOST_SCREENS
 
 
 async def test_held_enter_opens_one_dialog(open_app, until, go_to) -> None:

@@ -3,6 +3,8 @@
 import pytest
 from textual.widgets import Input, OptionList
 
+from screens.dialogs.help import HelpScreen
+from screens.dialogs.machine import MachineDialog
 from screens.dialogs.settings import SettingsScreen
 from screens.pane_jump import PaneJump
 
@@ -59,3 +61,15 @@ async def test_a_dialog_has_letters_and_keeps_changes(open_app, until, go_to) ->
         await until(pilot, lambda: "esc again leaves" in str(dialog.query_one("#report").content))
         assert app.screen is dialog
         await go_to(pilot, app.picker, "escape")
+
+
+async def test_no_screen_is_drawn_behind_one_below_it(open_app, go_to, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        for key, screen in (("f1", HelpScreen), ("f9", SettingsScreen), ("f11", MachineDialog)):
+            await go_to(pilot, screen, key)
+        below = app.screen_stack[1]
+        below.refresh()
+        below.get_style_at(0, 0)  # as after a move of the mouse
+        app.screen_stack[2].refresh()
+        app.screen.refresh()
+        assert "This machine" in screen_text(app)
