@@ -356,9 +356,9 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         await pilot.press("escape")
         await pilot.resize_terminal(60, 24)
         await until(pilot, lambda: "enter restore · space diff · t time · F1 keys · esc ─╯" in screen_text(app))
-        baseline_us = Microseconds(call=80.0, device=None)
-        app.screen._all = [record("r", outcome="too noisy", clock="call", baseline_us=baseline_us)]
-        app.screen._list()
+        noisy = record("r", outcome="too noisy", clock="call", baseline_us=Microseconds(call=80.0, device=None))
+        monkeypatch.setattr(HistoryScreen, "read_entries", lambda screen: [noisy])  # the screen also reads by itself
+        await app.screen._read()
         await until(pilot, lambda: "~ too noisy" in screen_text(app))  # a run without an interval has its outcome
         assert [str(column.label).strip() for column in app.screen._table.ordered_columns][-1] == "baseline µs"
 
