@@ -95,6 +95,8 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A dimension each of whose indices must meet the RMS limit, because only some depend on messages; -1: none."""
     may_alias: bool = False
     """The result may be an argument itself (06: ranks other than the root return their input)."""
+    only_returned: bool = False
+    """What becomes of `mutates` is not compared, and so not copied either: a kernel could make that copy cheap."""
     excused: dict[str, str] = {}
     """Cheats of the admission test that no check can detect here -> reason. Keys: "silent", or "input@1" for W = 1."""
     notes: str = ""
@@ -131,7 +133,7 @@ class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     capacity: str = ""
     """A formula of the most bytes of a rank's outputs, if their sizes depend on data."""
     mutates: list[str] = []
-    """Names of drawn tensors that the solution writes to; their final values are compared too."""
+    """Names of drawn tensors that the solution may write to. Unless `check.only_returned`, their final values are compared."""
     check: CheckFile = CheckFile()
 
 
@@ -165,6 +167,11 @@ class Problem(ProblemFile, frozen=True, kw_only=True, eq=False, dict=True):
         defaults: list[str | None] = [ast.unparse(default) for default in self._signature.defaults]
         names = [argument.arg for argument in self._signature.args]
         return list(zip(names, [None] * (len(names) - len(defaults)) + defaults, strict=True))
+
+    @property
+    def written(self) -> list[str]:
+        """Names of drawn tensors whose final values are compared."""
+        return [] if self.check.only_returned else self.mutates
 
     @cached_property
     def plain_parameters(self) -> frozenset[str]:

@@ -109,7 +109,7 @@ class Examination:
         written = [name for name in tensors if not same_bits(tensors[name], before[name])]
         self.row.mutated = list(dict.fromkeys(name for each in everyone(written) for name in each))
         if not self.check.may_alias:
-            result = returned["returned"] if self.code.problem.mutates else returned
+            result = returned["returned"] if self.code.problem.written else returned
             given = tensors.values()
             alias = (name for name, t in flatten(result)[1] if t.numel() and any(overlaps(t, each) for each in given))
             self.row.alias = anyone(next(alias, None)) or UNSET

@@ -215,7 +215,7 @@ class ContenderRank(Rank):
         A no-op batch runs the same loop with a stored result.
         """
         assert self.solution is not None
-        solution, mutates = self.solution, self.iterations.mutates
+        solution, written = self.solution, self.code.problem.written
         if self.noop:
             result = self.last_result
 
@@ -228,8 +228,7 @@ class ContenderRank(Rank):
         try:
             for number, (arguments, given, _, slot) in enumerate(batch, 1):
                 begun[0] = number
-                result = solution(*arguments)
-                put(slot, with_mutated(result, given, mutates) if mutates else result)
+                put(slot, with_mutated(solution(*arguments), given, written))
             finish()
         except (NotATree, slots.DoesNotFit) as error:
             self.fail(Kind.BAD_STRUCTURE, str(error))

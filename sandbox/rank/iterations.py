@@ -116,7 +116,7 @@ class Iterations:
         first, count = self.first, len(self.armed)
         if self.outline is None:
             result, given = self.rehearse(solution)
-            self.expect(*flatten(with_mutated(result, given, self.mutates)), self.slots[first].room)
+            self.expect(*flatten(with_mutated(result, given, self.code.problem.written)), self.slots[first].room)
         assert self.outline is not None
         for slot in self.slots[first : first + count]:
             if slot.outline is not self.outline:

@@ -192,11 +192,11 @@ def run_checked(
     Raises:
         KernelRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
     """
-    mutates, results = iterations.mutates, []
+    problem, results = iterations.code.problem, []
     for number, (arguments, given, _, slot) in enumerate(iterations.armed, 1):
         begin(number)
         result = solution(*arguments)
-        results.append(with_mutated(result, given, mutates))
+        results.append(with_mutated(result, given, problem.written))
         try:
             structure, leaves = flatten(results[-1])
             slot.pack(structure, leaves)
@@ -204,13 +204,13 @@ def run_checked(
             raise KernelRefused(Kind.BAD_STRUCTURE, f"solution returned {error}") from None
         iterations.last = (structure, leaves)
         iterations.expect(structure, leaves, slot.room)
-        if not iterations.code.problem.check.may_alias:
-            _refuse_alias(result, arguments, given, iterations.code.problem.parameters)
+        if not problem.check.may_alias:
+            _refuse_alias(result, arguments, given, problem.parameters)
     synchronize()
     for arguments, given, drawn, _ in iterations.armed:
         for name, tensor in given.items():
-            if name not in mutates and not same_bits(tensor, drawn[name]):
-                named = _argument(tensor, arguments, iterations.code.problem.parameters) or name
+            if name not in problem.mutates and not same_bits(tensor, drawn[name]):
+                named = _argument(tensor, arguments, problem.parameters) or name
                 raise KernelRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
     return results
 

@@ -204,7 +204,7 @@ class ProblemCode:
         given = self.with_copies(tensors)
         with torch.enable_grad():
             result = solution(*self.arguments(given, setting))
-        return with_mutated(result, given, self.problem.mutates)
+        return with_mutated(result, given, self.problem.written)
 
     def oracle(self, tensors: Leaves, setting: RankSetting) -> Any:
         """The exact result, in the shape of `call`'s (collective)."""
@@ -216,8 +216,8 @@ class ProblemCode:
         return self.call(self.baseline, widened, setting.replace(dtype=torch.float64))
 
 
-def with_mutated(result: Any, tensors: Leaves, mutates: list[str]) -> Any:
-    """The outputs to judge: the result, then the final values of tensors that the problem lets a solution write."""
-    if not mutates:
+def with_mutated(result: Any, tensors: Leaves, written: list[str]) -> Any:
+    """The outputs to judge: the result, then the final values of these tensors, which a solution writes."""
+    if not written:
         return result
-    return {"returned": result, "written": {name: tensors[name] for name in mutates}}
+    return {"returned": result, "written": {name: tensors[name] for name in written}}

@@ -1,7 +1,5 @@
 """Inputs of problem 30: the partial gradients of three LoRA factors."""
 
-from typing import Any
-
 import torch
 
 from problems.setting import RankSetting
@@ -15,8 +13,3 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "grad_fc1_2_lora_A": setting.randn(s.R, s.N),
         "grad_fc2_lora_B": setting.randn(s.N, s.R),
     }
-
-
-def canonical(outputs: Any, setting: RankSetting) -> Any:
-    """What was returned alone: a solution may sum in place or return new tensors."""
-    return outputs["returned"] if isinstance(outputs, dict) and "returned" in outputs else outputs

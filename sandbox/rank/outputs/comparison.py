@@ -22,7 +22,7 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
-from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots
+from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots, same_layout
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CALIBRATED = 8
@@ -214,8 +214,8 @@ class Comparison:
         return self._distance_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
     def _distance_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
-        if not got.sound or got.structure != baseline.structure:
-            return FAR
+        if not same_layout(got, baseline):
+            return FAR  # also in what the order leaves out
         try:
             (y, mine), (b, its) = (
                 self.in_order((each.structure, named(each.structure, each.tensors)), facts) for each in (got, baseline)

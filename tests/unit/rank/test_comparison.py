@@ -456,3 +456,12 @@ def test_an_empty_output_is_never_missing() -> None:
     for ended in (-1, 0, 3):
         rank.look_ahead(LookAhead(0, 4, 1, [ended, 2]), [])
     assert rank.said == [LookedAhead(False, missing) for missing in (False, False, True)]
+
+
+def test_layout_counts_in_what_canonical_order_leaves_out(compares: Compares) -> None:
+    drops = "def canonical(outputs, setting):\n    return outputs[0]\n"
+    case = compares("def solution(x):\n    return x * 0.1, x * 0.3\n", drops)
+    first, other = case.right
+    others = (other + 1, other.double(), other[:0], other[:1].expand_as(other))
+    each = [slots.packed(*flatten((first, other))) for other in others]
+    assert [case.comparison.distance_of(got, flatten(case.right), {}) for got in each] == [0, *[math.inf] * 3]
