@@ -42,6 +42,8 @@ SWAPPED = {
 }
 OPPOSITE = {"max": "min", "min": "max", "any": "all", "all": "any"}
 FORGOTTEN = {"abs", "sorted", "sqrt", "set", "list", "tuple", "reversed", "round", "max", "min"}
+SYMMETRIC = {"equal", "maximum", "hypot", "same_bits", "suppress"}
+"""Functions whose first two arguments may change places."""
 FOLDERS = ("arena", "sandbox", "screens")
 MARKS = "not long and not gpu and not problems and not further"
 LINES = "select path, numbits from line_bits join file on file.id = file_id"
@@ -99,17 +101,21 @@ def mistakes(node: ast.AST) -> Iterator[ast.AST]:
                 yield ast.Call(ast.Name(OPPOSITE[name], ast.Load()), node.args, keywords)
             if name in FORGOTTEN:
                 yield first
-            elif rest and name not in ("isinstance", "getattr"):
+            elif rest and name not in SYMMETRIC | {"isinstance", "getattr"}:
                 yield ast.Call(function, [rest[0], first, *rest[1:]], keywords)
             yield from (
-                ast.Call(function, node.args, [each for each in keywords if each is not gone]) for gone in keywords
+                ast.Call(function, node.args, [each for each in keywords if each is not gone])
+                for gone in keywords
+                if gone.arg != "strict"
             )
 
 
 def places(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST, str, int | None, ast.AST, ast.AST]]:
-    """Yields function, parent, field, index, node and mistake; nothing for annotations, signatures and texts."""
+    """Yields function, parent, field, index, node and mistake; nothing for annotations, signatures, texts and `strict`."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list") or (field == "args" and not isinstance(node, ast.Call)):
+            continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # only a check of equal lengths
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr | ast.Assert):

@@ -10,7 +10,6 @@ import math
 import operator
 import random
 import struct
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -62,9 +61,7 @@ class DoesNotFit(ValueError):
 
 def bytes_of(mapping: Any) -> torch.Tensor:
     """A flat uint8 tensor over a memory mapping (no copy)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a read-only buffer is intended here
-        return torch.frombuffer(mapping, dtype=torch.uint8)
+    return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
 def view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -335,7 +332,7 @@ class Unpacked:
         offset = header_bytes(room)
         for index in range(count):
             code, dims, device, size, *numbers = _LEAF.unpack_from(raw, FIRST_LEAF + index * _LEAF.size)
-            shape = numbers[: min(dims, MAX_DIMS)]
+            shape = numbers[:dims]
             elements = math.prod(max(n, 0) for n in shape)
             fits = code < len(DTYPES) and dims <= MAX_DIMS and all(0 <= n < 1 << 40 for n in shape)
             if not fits or elements * DTYPES[code].itemsize != size or offset + size > memory.numel():

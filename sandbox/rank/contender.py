@@ -39,8 +39,7 @@ class ContenderRank(Rank):
         self.kernel_path = ""
         self.kernel_folder = ""
         """The folder of a kernel that has several files; else empty."""
-        self.inputs = torch.empty(0, dtype=torch.uint8)
-        self.outputs = torch.empty(0, dtype=torch.uint8)
+        self.inputs = self.outputs = torch.empty(0)
         self.checking = False
         self.results: list[Any] = []
         """Results of the last checked batch."""

@@ -24,7 +24,7 @@ class Iteration(NamedTuple):
 
     arguments: tuple[Any, ...]
     given: Leaves
-    """The tensors among the arguments. In a check, inputs that must not be written are other tensors on the same memory."""
+    """The tensors among the arguments. Inputs that must not be written are other tensors on the same memory."""
     drawn: Leaves
     """The same tensors as they were drawn, in the input arena."""
     slot: slots.Slot
@@ -93,8 +93,7 @@ class Iterations:
         memory = {name: tensor.clone() for name, tensor in drawn.items()} if checking else drawn
         given = fresh(memory)
         arguments = self.code.arguments(given, self.setting)
-        if checking:
-            given = {name: given[name] if name in self.mutates else memory[name] for name in given}
+        given = {name: given[name] if name in self.mutates else memory[name] for name in given}
         return Iteration(arguments, given, drawn, self.slots[table.index])
 
     def _drawn(self, table: SlotTable) -> Leaves:

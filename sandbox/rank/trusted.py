@@ -80,8 +80,7 @@ class TrustedRank(Rank):
     def close_problem(self) -> None:
         """Frees also the arenas of all sides, which other worlds may still have mapped."""
         vars(self).pop("comparison", None)
-        self.meaningful, self.constant = None, False
-        self.drawn_again, self.kept = {}, {}
+        self.meaningful, self.drawn_again, self.kept = None, {}, {}
         self.arenas.clear()
         super().close_problem()
 
@@ -260,7 +259,7 @@ class TrustedRank(Rank):
 
         An output without elements overwrites nothing, so it is not missing. The baseline shows its size.
         """
-        written = order.count > 0 and self.arenas.any_written(order.side, order.first, order.count)
+        written = self.arenas.any_written(order.side, order.first, order.count)
         ended = order.ended[self.rank]
         missing = ended >= 0 and not self.arenas.any_written(order.side, ended, 1)
         if (some := sorted({slot for slot in order.ended if slot >= 0})) and self.comparison.any_rank(missing):

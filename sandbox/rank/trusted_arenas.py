@@ -47,7 +47,7 @@ class TrustedArenas:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.own = torch.empty(0, dtype=torch.uint8)
+        self.own = torch.empty(0)
         """This rank's own inputs, which are always complete. Sides that run no kernel may read them as well."""
         self.sides: dict[int, SideArenas] = {}
         """By number: see sandbox.worlds.exchange."""
@@ -97,7 +97,7 @@ class TrustedArenas:
         for number in list(self.sides):
             self._drop(number)
         self.device.release(self.own)
-        self.own = torch.empty(0, dtype=torch.uint8)
+        self.own = torch.empty(0)
         self._close_own()
         self.tables.clear()
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -31,6 +32,10 @@ def test_mapped_arena_has_no_shareable_descriptor():
     assert seen[:4].tolist() == [*b"abc", 0]
     assert seen.numel() == SIZE
     os.close(fd)
+    empty = os.memfd_create("empty")
+    with pytest.raises(OSError, match="cannot map an arena of 0 bytes: Invalid argument"):
+        host.map_output(empty)
+    os.close(empty)
 
 
 @pytest.mark.parametrize(("make", "written"), [(host.input_arena, False), (host.output_arena, True)])
@@ -55,6 +60,15 @@ def test_mapping_lives_as_long_as_tensor_over_it():
     assert part.tolist() == [ord("x")]
     del part
     assert mappings() == before
+
+
+def test_mapping_outlives_objects_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = Mock()
+    monkeypatch.setattr(host, "weakref", ends)
+    fd, _ = host.input_arena(SIZE)
+    host.map_input(fd)
+    os.close(fd)
+    assert ends.finalize.return_value.atexit is False  # a tensor over it may be used later
 
 
 def test_an_output_arena_is_shared_and_writable():

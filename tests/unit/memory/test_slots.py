@@ -1,11 +1,11 @@
 """Output slots: unpacking returns what was packed, and what a hostile rank writes is bounded."""
 
-import ast
 import gc
 import os
 import struct
 import weakref
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -26,6 +26,7 @@ LEAF = ("dtype", "dims", "device", "bytes", "shape")
         {"returned": torch.randn(2).bfloat16(), "written": {"grad0": torch.randn(2, 2)}},
         (1, 2.5, True, None, torch.randn(2, dtype=torch.complex64)),
         [],
+        {"a" * (slots.TEXT - 8): torch.randn([1] * 8), "b": torch.randn(64, dtype=torch.float64)},
         torch.ones(SIZE - slots.header_bytes(ROOM), dtype=torch.uint8),  # fills the slot
     ],
 )
@@ -35,7 +36,9 @@ def test_a_packed_output_is_read_back(value):
     slots.Slot(memory, ROOM).pack(structure, leaves)
     got = slots.Unpacked(memory, ROOM)
     assert got.sound
-    assert got.structure == slots.packed(structure, leaves).structure == structure
+    alone = slots.packed(structure, leaves)
+    assert got.structure == alone.structure == structure
+    assert all(map(torch.equal, got.tensors, alone.tensors))
     assert got.devices == [0] * len(leaves)
     for (_, put), out in zip(leaves, got.tensors, strict=True):
         assert out.dtype == put.dtype
@@ -68,7 +71,9 @@ def ready_for(value):
 def test_output_of_another_shape_neither_waits_nor_walks(monkeypatch):
     memory, slot = ready_for((torch.randn(2), torch.randn(3)))
     result, copy, waits = (torch.randn(4), torch.randn(3)), torch.Tensor.copy_, []
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda *a, **k: (waits.append(not k), copy(*a, **k))[1])
+    monkeypatch.setattr(
+        torch.Tensor, "copy_", lambda *a, non_blocking=False: (waits.append(not non_blocking), copy(*a))[1]
+    )
     monkeypatch.delattr(slots, "flatten")  # it would take as long as many launches
     slot.put(result)
     assert waits == [False]
@@ -92,7 +97,11 @@ def test_slot_laid_out_for_one_value_takes_any(first, then):
 
 @pytest.mark.parametrize("laid_out_for", [torch.zeros(3, 4), torch.zeros(4, 3).t()])
 @pytest.mark.parametrize(
-    "value", [torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2], torch.randn(3, 8)[:1, :4]]
+    "value",
+    [
+        *(torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]),
+        *(torch.randn(3, 8)[:1, :4], torch.randn(3, 8)[:0, ::2], torch.randn(3, 8)[:1, ::2]),
+    ],
 )
 def test_strides_are_noted_as_they_were_returned(laid_out_for, value):
     memory, slot = ready_for(laid_out_for)
@@ -100,6 +109,8 @@ def test_strides_are_noted_as_they_were_returned(laid_out_for, value):
     got = slots.Unpacked(memory, ROOM)
     assert got.strides == [list(value.stride())]
     assert got.is_dense(0) == value.is_contiguous()
+    # One launch copies many contiguous tensors to targets of the same strides.
+    assert slot.targets[0].stride() == (value if got.is_dense(0) else value.contiguous()).stride()
 
 
 @pytest.mark.parametrize("value", [torch._neg_view(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3, 4))])
@@ -120,6 +131,9 @@ def test_a_result_in_an_arena_is_refused(laid_out_for):
     for result in (argument, argument[2:], slots.view(arena, 0, (4, 4), torch.float32)):
         with pytest.raises(slots.DoesNotFit, match="an argument"):
             slot.put(result)
+    if laid_out_for.shape == argument.shape:
+        with pytest.raises(slots.DoesNotFit, match="an argument"):
+            slot.tensors_of(argument)
     with pytest.raises(slots.DoesNotFit, match="memory of outputs"):
         slot.put(slot.targets[0][:2])
 
@@ -127,10 +141,19 @@ def test_a_result_in_an_arena_is_refused(laid_out_for):
 def test_arena_mapped_again_on_a_gpu_is_refused(monkeypatch):
     _, slot = ready_for(torch.zeros(0))
     slot._refused = [(1 << 40, 1 << 41, "an argument")]
-    found = {1 << 40: 7, 1 << 42: 7, 1 << 43: 8}
-    monkeypatch.setattr(gpu, "allocation", found.get)
-    own, second = (SimpleNamespace(is_cuda=True, data_ptr=lambda at=at: at) for at in (1 << 43, 1 << 42))
-    slot._refuse_arenas([own])
+    found, asked = {1 << 40: 7, 1 << 42: 7, 1 << 43: 8}, []
+    monkeypatch.setattr(gpu, "allocation", lambda address: asked.append(address) or found.get(address))
+    monkeypatch.setattr(slots, "_checked_granules", set())
+    own, beside, second = (
+        SimpleNamespace(is_cuda=True, data_ptr=lambda at=at: at) for at in (1 << 43, (1 << 43) + 512, 1 << 42)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu, "allocation", lambda address: 0)  # of other memory
+        slot._refuse_arenas([SimpleNamespace(is_cuda=True, data_ptr=lambda: 1 << 44)])
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "_drawn", lambda: slots.CHECKED_AGAIN)
+        slot._refuse_arenas([own, own, beside])
+    assert asked == [1 << 43, 1 << 40]  # the driver is asked once for a granule
     with pytest.raises(slots.DoesNotFit, match="an argument"):
         slot._refuse_arenas([second])
     found[1 << 43] = 7  # mapped there later
@@ -150,7 +173,7 @@ def test_a_changed_output_is_laid_out_anew():
     slot = slots.Slot(memory, ROOM)
     for value in (torch.randn(4, 4), torch.randn(4, 4), torch.randn(2, 3), (torch.randn(2),), [torch.randn(2)]):
         structure, leaves = flatten(value)
-        slot.pack(structure, leaves)
+        slot.put(value)
         got = slots.Unpacked(memory, ROOM)
         assert got.structure == structure
         assert torch.equal(got.tensors[0], leaves[0][1])
@@ -164,6 +187,7 @@ def test_a_changed_output_is_laid_out_anew():
         [torch.zeros(1)] * 40,
         torch.zeros(2, 2).to_sparse(),
         torch.zeros(1).expand([1] * 9),
+        {"a" * (slots.TEXT - 3): torch.zeros(1)},
     ],
 )
 def test_what_does_not_fit_is_refused(value):
@@ -171,9 +195,14 @@ def test_what_does_not_fit_is_refused(value):
         slots.Slot(torch.zeros(SIZE, dtype=torch.uint8), ROOM).pack(*flatten(value))
 
 
-@pytest.mark.parametrize("value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), ast.Pass(), {torch.zeros(1)}])
+@pytest.mark.parametrize(
+    "value", ["text", {1: torch.zeros(1), "a": 1}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}]
+)
 def test_only_plain_trees_count(value):
-    with pytest.raises(NotATree):
+    for like in (3, torch.zeros(1)):
+        with pytest.raises(NotATree):
+            ready_for(like)[1].put(value)
+    with pytest.raises(NotATree, match=r"^a \w+; a result"):
         flatten(value)
 
 
@@ -181,8 +210,8 @@ def test_a_subclass_of_tensor_is_not_a_tensor():
     class Lazy(torch.Tensor):
         pass
 
-    with pytest.raises(NotATree, match="Lazy"):
-        flatten(torch.zeros(1).as_subclass(Lazy))
+    with pytest.raises(NotATree, match=r"Lazy as element a\.0;"):
+        flatten({"a": [torch.zeros(1).as_subclass(Lazy)]})
 
 
 def test_poison_is_not_an_output():
@@ -261,9 +290,13 @@ def test_only_expected_results_need_no_layout(change, fits):
 
 def test_input_slots_keep_tensors_apart():
     tensors = {"a": torch.randn(300), "b": torch.arange(7), "c": torch.empty(0, 2)}
+    assert slots.lay_out({"c": tensors["c"]})[1] == 64  # an arena needs memory
     table, size = slots.lay_out(tensors)
     memory = torch.frombuffer(bytearray(os.urandom(2 * size)), dtype=torch.uint8)
     views = slots.read_inputs(memory, size, table)
+    assert views["b"].data_ptr() == memory.data_ptr() + size + table[1].offset
+    assert [place.offset for place in table] == [0, 1216, 1280]
+    assert {type(place.shape) for place in table} == {tuple}  # messages hold no torch.Size
     for name, tensor in tensors.items():
         views[name].copy_(tensor)
     for name, view in slots.read_inputs(memory, size, table).items():
@@ -306,3 +339,34 @@ def test_numbers_are_on_cpu_whatever_default_device():
     with torch.device("meta"):
         leaves = flatten((1, 2.5, torch.Size((3, 4))))[1]
     assert {tensor.device.type for _, tensor in leaves} == {"cpu"}
+
+
+def test_trees_have_names_types_and_one_order():
+    number, (truth, pair) = flatten(2.5), ([True, 1], NamedTuple("Pair", [("a", Any), ("b", Any)])(torch.ones(1), None))
+    assert [(name, tensor.dtype) for name, tensor in number[1]] == [("out", torch.float64)]
+    assert flatten(torch.ones(1))[1] == [("out", torch.ones(1))]
+    assert [tensor.dtype for _, tensor in flatten(truth)[1]] == [torch.bool, torch.int64]
+    assert flatten(pair)[0] == "(T,None)"
+    assert flatten(dict(reversed(LIKE.items())))[0] == flatten(LIKE)[0]
+
+
+def test_extents_are_bounded_also_of_nothing():
+    memory, slot = ready_for(torch.zeros(1))
+    for extent, sound in (((1 << 40) - 1, True), (1 << 40, False)):
+        slot.put(torch.empty(extent, 0))
+        assert slots.Unpacked(memory, ROOM).sound is sound
+
+
+def test_bytes_of_elements_are_compared_in_order():
+    assert slots.raw_bytes(torch.arange(6, dtype=torch.uint8).view(2, 3).t()).tolist() == [0, 3, 1, 4, 2, 5]
+    one, other = torch.tensor([0.0, torch.nan]), torch.tensor([-0.0, torch.nan])
+    assert (slots.same_bits(one, one.clone()), slots.same_bits(one, other)) == (True, False)
+
+
+def test_same_outputs_were_written_and_are_equal():
+    mine = torch.full((2, 64), slots.POISON, dtype=torch.uint8)
+    for words, changed, same in ((0, 0, False), (1, 0, False), (2, 0, True), (2, 1, False)):
+        mine.view(torch.int64)[:words, 0] = slots.WRITTEN
+        its = mine.clone()
+        its[1, 63] += changed
+        assert slots.same_outputs(mine, its) is same

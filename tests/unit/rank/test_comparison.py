@@ -14,7 +14,7 @@ from problems.specification import load_problem
 from sandbox.admission.ranks import in_gloo_ranks
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, LookedAhead, OutputFinding
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare, limits
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers, largest_of_all_ranks
@@ -406,7 +406,6 @@ class AwayFromBaseline(TrustedRank):
             room=1,
             slot_of=lambda *_: memory,
             inputs_of=lambda slot: {},
-            any_written=lambda *_: False,
         )
         self.plain = lambda slot: flatten(torch.zeros(slot))  # type: ignore[method-assign]
         self.said: list[object] = []
@@ -449,13 +448,6 @@ def test_two_kernels_share_what_the_oracle_computed() -> None:
             rank.replace(DrawAgain(5, 1, alone=0, replace=True))
         rank.judge(CompareOutputs(some, side, 2), [])
     assert computed == [3, 5, 3, 5, 3]
-
-
-def test_an_empty_output_is_never_missing() -> None:
-    rank = AwayFromBaseline()
-    for ended in (-1, 0, 3):
-        rank.look_ahead(LookAhead(0, 4, 1, [ended, 2]), [])
-    assert rank.said == [LookedAhead(False, missing) for missing in (False, False, True)]
 
 
 def test_layout_counts_in_what_canonical_order_leaves_out(compares: Compares) -> None:

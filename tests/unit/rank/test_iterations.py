@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,17 +99,73 @@ def test_arena_survives_what_kernel_makes_of_storage() -> None:
 
 
 def test_untimed_calls_get_fresh_arguments() -> None:
-    iterations, tables = iterations_of("allreduce")
+    iterations, tables = iterations_of("clip_grad_norm_no_ep")
     armed(iterations, tables)
-    shapes = []
+    seen = []
 
-    def solution(tensor: torch.Tensor) -> torch.Tensor:
-        shapes.append(tensor.unsqueeze_(0).shape)
-        return tensor.clone()
+    def solution(gradients: list[torch.Tensor], *_: Any) -> list[torch.Tensor]:
+        seen.append([(gradient.shape, gradient.sum()) for gradient in gradients])
+        return [gradient.zero_().unsqueeze_(0) for gradient in gradients]
 
-    for _ in range(3):
-        iterations.rehearse(solution)
-    assert len(set(shapes)) == 1
+    results = [iterations.rehearse(solution) for _ in range(3)]
+    assert seen[0] == seen[1] == seen[2] != []
+    assert all(given["grad0"] is result[0] for result, given in results)
+
+
+def test_untimed_calls_keep_inputs_of_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    iterations, tables = iterations_of("allreduce")
+    for checking in (True, False):
+        armed(iterations, tables[::-1] if checking else tables, checking)
+        kept, drawn = iterations.practice["tensor"], iterations.armed[not checking].drawn["tensor"]
+        assert torch.equal(kept, drawn)
+        assert iterations.armed[0].given["tensor"].data_ptr() != kept.data_ptr()
+    monkeypatch.setattr("sandbox.rank.iterations.LARGE", iterations.in_bytes)
+    for checking in (True, False):  # too large for a copy
+        iterations.practice = {}
+        armed(iterations, tables, checking)
+        first = iterations.armed[0]
+        assert iterations.practice is (first.given if checking else first.drawn)
+
+
+def test_extent_of_armed_slots_is_measured() -> None:
+    iterations, tables = iterations_of("allreduce")
+    found = []
+    for some in (tables, tables[1:], tables[:1], []):
+        armed(iterations, some)
+        iterations.measure(some)
+        found.append((iterations.first, iterations.used_in, iterations.used_out, len(iterations.armed)))
+    size = iterations.in_bytes
+    assert found == [(0, 2 * size, 2 << 16, 0), (1, 2 * size, 2 << 16, 0), (0, size, 1 << 16, 0), (0, 0, 0, 0)]
+
+
+def test_inputs_of_other_shapes_are_read_anew() -> None:
+    iterations, (table, _) = iterations_of("allreduce")
+    first, again = (iterations._drawn(table) for _ in range(2))
+    assert first is again
+    places, _ = slots.lay_out({"tensor": torch.zeros(3)})
+    assert iterations._drawn(SlotTable(0, places))["tensor"].shape == (3,)
+
+
+def test_armed_slots_alone_expect_outputs() -> None:
+    iterations, tables = iterations_of("allreduce")
+    calls: list[torch.Tensor] = []
+    first, second = iterations.slots
+    kept = []
+    for some in (tables[1:], tables[1:], tables):
+        armed(iterations, some)
+        iterations.lay_out(lambda tensor: calls.append(tensor) or tensor[0].clone())
+        kept.append((len(calls), first.outline, second.outline, second.targets))
+    outline, targets = iterations.outline, second.targets
+    assert outline is not None
+    assert kept == [(1, None, outline, targets), (1, None, outline, targets), (1, outline, outline, targets)]
+    assert all(each[3] is targets for each in kept)  # a slot is laid out once
+    assert all(slots.Unpacked(slot.memory, 16).written for slot in (first, second))
+
+
+def test_tensors_apart_of_gpus_and_of_nothing() -> None:
+    on_gpu: Any = SimpleNamespace(is_cuda=True, numel=lambda: 1, detach=lambda: torch.ones(1))
+    found = fresh({"gpu": on_gpu, "empty": torch.empty(0, 3)})
+    assert [tensor.shape for tensor in found.values()] == [(1,), (0, 3)]
 
 
 def changeable(value: Any) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """Orders to a rank of the oracle world and to one of a kernel's world, which share a process here, and their answers."""
 
+import contextlib
 import itertools
 import os
 import select
@@ -9,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,9 @@ import torch
 from waiting import PATIENCE_S, eventually
 
 import sandbox.rank.rank
+import sandbox.rank.trusted
 from problems.catalogue import HOME
+from problems.setting import RankSetting
 from sandbox.admission.ranks import in_gloo_ranks
 from sandbox.protocol import messages
 from sandbox.protocol.events import Setting
@@ -78,13 +82,13 @@ class Asked:
 class Run:
     """One rank of a run: the oracle's and the kernel's."""
 
-    def __init__(self, rank: int, world: int, folder: Path, kernel: str, problem: Path = ALLREDUCE) -> None:
+    def __init__(self, rank: int, world: int, folder: Path, kernel: str, problem: Path, preset: str) -> None:
         own = folder / str(rank)
         own.mkdir()
         self.number, self.seeds = rank, itertools.count(100)
         self.oracle = Asked(TrustedRank, rank, world, own)
         self.kernel = Asked(ContenderRank, rank, world, own)
-        setting = Setting(str(problem), "tiny", {"M": 16, "N": 8}, world, "cpu", "float32")
+        setting = Setting(str(problem), preset, {"M": 16, "N": 8}, world, "cpu", "float32")
         assert [asked(messages.OpenProblem(setting)) for asked in (self.oracle, self.kernel)] == [Kind.OPENED] * 2
         found = self.oracle(messages.MeasureBaseline([*range(20)], [1 << 20], 1))
         self.layout = SlotLayout(found.in_bytes, found.out_bytes, found.room, 4, True)
@@ -129,8 +133,10 @@ def on_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     """on_ranks(work, kernel): what work(run) returns on each of two ranks."""
     monkeypatch.setattr(sandbox.rank.rank, "leave", lambda status: sys.exit())
 
-    def called(work: Callable[[Run], Any], kernel: str = KERNEL, problem: Path = ALLREDUCE) -> list[Any]:
-        return in_gloo_ranks(2, lambda rank, world: work(Run(rank, world, tmp_path, kernel, problem)), PATIENCE_S)
+    def called(
+        work: Callable[[Run], Any], kernel: str = KERNEL, problem: Path = ALLREDUCE, preset: str = "tiny"
+    ) -> list[Any]:
+        return in_gloo_ranks(2, lambda *ranks: work(Run(*ranks, tmp_path, kernel, problem, preset)), PATIENCE_S)
 
     return called
 
@@ -146,6 +152,42 @@ def test_results_that_come_late_are_right_then(on_ranks: Callable[..., list[Any]
         return [*found, run.compare(0, 1)]
 
     assert on_ranks(work) == [[PASSED, PASSED], [["WRONG_RESULT"], PASSED]]
+
+
+@pytest.mark.parametrize(("late_on", "found"), [(-1, [["PASS"], ["PASS"]]), (1, [PASSED, ["WRONG_RESULT"]])])
+def test_far_outputs_beside_others_are_compared(on_ranks: Callable[..., list[Any]], late_on: int, found: Any) -> None:
+    def work(run: Run) -> list[str]:
+        run.module.late_on = late_on
+        run.check()
+        return run.compare(0, beside=[1])
+
+    assert on_ranks(work) == found
+
+
+def test_large_outputs_are_compared_one_by_one(
+    on_ranks: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        rank, parts = run.oracle.rank, []
+        compare = rank.findings
+        rank.findings = lambda part, expected: parts.append(len(part)) or compare(part, expected)
+        return [*run.compare(0, 1), *parts]
+
+    monkeypatch.setattr(sandbox.rank.trusted, "EXPECTED_BYTES", 1)
+    assert on_ranks(work) == [[*PASSED, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(("change", "differ", "constant"), [([1], [], True), ([], [], False), ([1], [0], False)])
+def test_ranks_agree_on_constant_inputs(
+    on_ranks: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch, change: Any, differ: Any, constant: bool
+) -> None:
+    def changing(rank: TrustedRank, setting: RankSetting, seeds: list[int]) -> tuple[set[str], object]:
+        own = setting is not rank.setting
+        return ({"tensor"} if own and rank.rank in change else set()), own and rank.rank in differ
+
+    monkeypatch.setattr(TrustedRank, "changing", changing)
+    assert on_ranks(lambda run: run.oracle.rank.constant, preset="paper") == [constant] * 2
 
 
 def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]) -> None:
@@ -172,12 +214,25 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
     assert on_ranks(work) == [[5, 2, *each, 5, PASSED, [], [0]] for each in ahead]
 
 
+def test_constant_inputs_of_upstream_are_not_timed(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        found: list[Any] = [run.compare(0, 1)]
+        run.draw(2)
+        run.batch(0, 2)
+        found += [torch.equal(*run.module.calls[:2]), torch.equal(*run.module.calls[-2:]), run.compare(0, 1)]
+        return [*found, run.oracle.rank.comparison_of(0) is run.oracle.rank.comparison]
+
+    assert on_ranks(work, preset="paper") == [[PASSED, True, False, PASSED, False]] * 2
+
+
 def test_inputs_of_one_rank_alone_are_completed(on_ranks: Callable[..., list[Any]]) -> None:
     def work(run: Run) -> list[Any]:
         run.check()
         run.compare(0, 1)
         run.draw(2)
         assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN
+        assert run.oracle(Reveal(None, watch=True)) == 0.0
         run.oracle(Reveal(0, 0, 1, rank=1))
         theirs, own = run.kernel.rank.iterations.armed, run.oracle.rank.arenas
         return [torch.equal(theirs[slot].arguments[0], own.inputs_of(slot)["tensor"]) for slot in (0, 1)]
@@ -230,6 +285,70 @@ def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., 
     assert on_ranks(work) == [[[], [0], [0]]] * 2
 
 
+def test_smallest_output_is_missed_and_none_is_not(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[bool]:
+        run.check()
+        run.compare(0, 1)
+        run.draw(1)
+        found: list[Any] = []
+        for elements in (0, 1, 1):
+            plain = ("T", [("out", torch.zeros(elements))])
+            run.oracle.rank.plain = lambda slot, add=found.append, plain=plain: add(slot) or plain
+            found += [run.oracle(LookAhead(0, 0, 0, [0, -1])).missing]
+            if len(found) > 2:
+                run.kernel.rank.outputs.zero_()
+        return found
+
+    assert on_ranks(work) == [[0, False, 0, True, False], [0, False, 0, False, False]]
+
+
+def test_gated_batch_is_queued_between_shut_and_mark(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        run.compare(0, 1)
+        page, told = GatePage(2), []
+
+        def gate(mapped: Any, rank: int) -> SimpleNamespace:
+            mapped[-1] = 7  # of the page that was sent
+            events = (lambda epoch, name=name: told.append((name, rank, epoch)) for name in ("shut", "mark"))
+            return SimpleNamespace(**dict(zip(("shut", "mark"), events, strict=True)))
+
+        run.kernel.rank.device.gate = gate
+        assert run.kernel(messages.MapGate(), os.dup(page.fd)) is Kind.GATED
+        run.module.called = told.append
+        run.draw(2)
+        assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2, epoch=page.shut()))) is Kind.CHOSEN
+        run.oracle(Reveal(0, 0, 2))
+        told.clear()
+        answers = [run.kernel(Go()), run.kernel(messages.FinishBatch())]
+        assert (answers, page.page[-1]) == ([Kind.QUEUED, Kind.DONE], 7)
+        return [*told, run.compare(0, 1)]
+
+    text = KERNEL.replace("    calls.append", "    called(0)\n    calls.append") + "called = print\n"
+    gated = [[("shut", rank, 1), 0, 0, ("mark", rank, 1), PASSED] for rank in range(2)]
+    assert on_ranks(work, text) == gated
+
+
+def memory_files() -> set[tuple[str, int]]:
+    """The open descriptors of memory files: name and inode."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if "memfd:pkb" in os.readlink(path):
+                found.add((path.name, path.stat().st_ino))
+    return found
+
+
+def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> set[tuple[str, int]]:
+        arenas = run.oracle(messages.MakeArenas(run.layout, False, 0))
+        before = memory_files()
+        assert run.kernel(messages.MapArenas(run.layout), *arenas) is Kind.MAPPED
+        return memory_files() - before
+
+    assert on_ranks(work) == [set(), set()]
+
+
 FAILING = {
     "def solution(": ("SYNTAX", 1),
     "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
@@ -246,6 +365,11 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
             found.append((failed.value.kind, failed.value.line))
         with pytest.raises(WorldFailed, match=r"BROKEN.*KeyError: 7"):
             run.oracle(messages.TakeOutputs(0, 1, 7))
+        run.oracle.rank.arenas.in_bytes -= 64
+        with pytest.raises(WorldFailed) as failed:
+            run.draw(1)
+        found.append((failed.value.kind, failed.value.text.partition(";")[0]))
+        assert run.oracle(messages.Sync(7)) == 7
         assert run.kernel(messages.Wake()) is Kind.AWAKE  # it has forgotten the exceptions
         module = weakref.ref(run.module)
         for asked in (run.kernel, run.oracle):
@@ -253,4 +377,5 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
         left = {"problem_inputs_allreduce", "problem_baseline_allreduce", "kernel"} & sys.modules.keys()
         return [*found, left, module(), run.oracle.rank.arenas.sides]
 
-    assert on_ranks(work) == [[*FAILING.values(), set(), None, {}]] * 2
+    refused = ("REFUSED", "inputs of 512 bytes do not fit the slot of 448")
+    assert on_ranks(work) == [[*FAILING.values(), refused, set(), None, {}]] * 2

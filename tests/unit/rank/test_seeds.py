@@ -4,12 +4,15 @@ import hashlib
 import itertools
 import os
 import weakref
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from opened_problems import PROBLEMS, opened
 
 from problems.setting import RankSetting
@@ -18,7 +21,7 @@ from sandbox.protocol.messages import Draw, DrawAgain, MakeArenas, SlotLayout
 from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import ProblemCode, seeded
 from sandbox.rank.trusted import TrustedRank
-from sandbox.rank.trusted_arenas import TrustedArenas
+from sandbox.rank.trusted_arenas import READ_BYTES, TrustedArenas
 
 CPU = torch.device("cpu")
 
@@ -60,12 +63,94 @@ def test_cleared_arenas_leave_nothing_behind() -> None:
             for fd in arenas.make(MakeArenas(LAYOUT, own=side == 0, side=side, shared=False)):
                 os.close(fd)
         arenas.take(0, 0, 1)
+        arenas.tables[0] = []
         gone = [weakref.ref(tensor) for side in arenas.sides.values() for tensor in (side.inputs, side.outputs)]
         gone += [weakref.ref(arenas.own), weakref.ref(arenas.sides[0].due)]
         arenas.clear()
         assert [tensor() for tensor in gone] == [None] * len(gone)
         assert not arenas.sides
+        assert not arenas.tables
         assert descriptors() == before
+
+
+def test_each_arena_is_freed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, told = Device(), []
+    for name in ("free_cache", "synchronize"):
+        monkeypatch.setattr(device, name, lambda name=name: told.append(name))
+    monkeypatch.setattr(device, "release", lambda arena: told.append(id(arena)))
+    arenas, made = TrustedArenas(device), []
+    for side, writable in enumerate((False, False, True)):
+        before = id(arenas.own)
+        made += arenas.make(MakeArenas(LAYOUT, own=side == 0, side=side, shared=True), writable)
+        assert told == ["free_cache", *([before] if side == 0 else []), "synchronize"]
+        told.clear()
+        drawn = arenas.begin(1)
+    sides, own = [*arenas.sides.values()], arenas.own
+    assert [side.inputs is own for side in sides] == [True, True, False]
+    assert (drawn, arenas.drawn) == (1, 1)
+    arenas.clear()
+    freed = [own, sides[2].inputs, *(side.outputs for side in sides)]
+    assert (told[0], sorted(told[1:])) == ("synchronize", sorted(map(id, freed)))
+    made += arenas.make(MakeArenas(replace(LAYOUT, sealed=False), own=True, side=0))
+    assert arenas.own.numel() == LAYOUT.in_bytes * LAYOUT.slots
+    for fd in made:
+        os.close(fd)
+
+
+@pytest.fixture
+def two_sides() -> Iterator[TrustedArenas]:
+    """Arenas of a side that shares its inputs, and of one that does not."""
+    arenas = TrustedArenas(Device())
+    for side in (0, 1):
+        for fd in arenas.make(MakeArenas(LAYOUT, own=side == 0, side=side, shared=side == 0)):
+            os.close(fd)
+    yield arenas
+    arenas.clear()
+
+
+def test_outputs_stay_as_they_were_taken(two_sides: TrustedArenas) -> None:
+    arenas, side = two_sides, two_sides.sides[1]
+    for slot in (0, 1):
+        side.outputs.fill_(slot)
+        arenas.take(1, slot, 1)
+        assert (side.due is side.taken, arenas.sides[0].takes) == (True, False)
+    side.outputs.fill_(9)
+    due = [arenas.slot_of(side.due, slot) for slot in (0, 1)]
+    assert [(part.numel(), part.unique().tolist()) for part in due] == [(LAYOUT.out_bytes, [slot]) for slot in (0, 1)]
+    arenas.begin(1)
+    assert side.due is side.outputs  # of other iterations
+
+
+def test_sides_get_inputs_unless_they_are_withheld(two_sides: TrustedArenas) -> None:
+    tensors = {"early": torch.ones(3), "late": torch.ones(5)}
+    table, _ = slots.lay_out(tensors)
+    two_sides.fill(1, table, tensors, (0, 1), {"late"})
+    begins = LAYOUT.in_bytes + table[1].offset
+    found = [slots.read_inputs(side.inputs, LAYOUT.in_bytes, table) for side in two_sides.sides.values()]
+    assert [[float(tensor.sum()) for tensor in each.values()] for each in (two_sides.inputs_of(1), *found)] == [
+        [3.0, 5.0],
+        [3.0, 5.0],
+        [3.0, 0.0],
+    ]
+    assert [side.withheld for side in two_sides.sides.values()] == [{1: [(begins, begins + 20)]}] * 2
+    two_sides.begin(1)
+    assert not any(side.withheld for side in two_sides.sides.values())
+
+
+def test_reading_at_end_looks_anywhere_in_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, begins = Device(), set()
+    monkeypatch.setattr(device, "reader", lambda rows: begins.add((rows.shape[1], rows.storage_offset())) or rows.clone)
+    arenas = TrustedArenas(device)
+    for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=0)):
+        os.close(fd)
+    header = slots.header_bytes(LAYOUT.room)
+    for arenas.filled, width in ((64, 64), (READ_BYTES + 32, READ_BYTES)):
+        begins.clear()
+        for _ in range(200):
+            arenas.reader(0, 1, 1)
+        offsets = range(0, arenas.filled - width + 1, 16)
+        assert begins == {(width, LAYOUT.out_bytes + header + offset) for offset in offsets}
+    arenas.clear()
 
 
 def test_only_present_slots_are_poisoned_again() -> None:
@@ -163,13 +248,23 @@ def test_inputs_with_other_shapes_do_not_fit() -> None:
 def test_timed_inputs_differ_where_upstreams_are_constant() -> None:
     first, _ = two_ranks("allreduce")
     rank = Drawing(first.code, first.setting.replace(distribution="upstream"))
-    found = []
+    found, renewed = [], []
+    for name in ("comparison", "meaningful"):
+        renew = partial(renewed.append, name)
+        setattr(rank, name, SimpleNamespace(new_iterations=renew))
     for constant, timed, seed in ((True, False, SEED), (False, True, OTHER), (True, True, SEED), (True, True, OTHER)):
         rank.constant = constant
         rank.draw(Draw([seed], timed=timed, sides=[]), [])
         found.append(rank.values)
     assert [same(*pair) for pair in itertools.pairwise(found)] == [True, False, False]
     assert rank.comparison_of(0) is rank.meaningful
+    for meaningful in (True, False):
+        assert rank.fits(DrawAgain(0, OTHER, meaningful=meaningful))
+        assert rank.fits(DrawAgain(0, OTHER, meaningful=meaningful, replace=True))
+        found.append(rank.values)
+        assert rank.comparison_of(0) is (rank.meaningful if meaningful else rank.comparison)
+    # Errors of a slot's iteration are no other one's.
+    assert renewed == ["comparison"] * 3 + ["meaningful", "comparison", "meaningful", "meaningful"]
 
 
 def test_large_inputs_that_upstream_never_changes() -> None:
@@ -177,6 +272,8 @@ def test_large_inputs_that_upstream_never_changes() -> None:
     for slug in ("allreduce", "ddp", "gemm_allreduce"):
         rank, _ = two_ranks(slug)
         upstream = rank.setting.replace(distribution="upstream")
+        table = slots.lay_out(dict(zip(rank.arenas.inputs_of(0), rank.values, strict=True)))[0]
+        assert rank.changing(rank.setting, [SEED, OTHER])[1] == table
         found[slug] = rank.changing(rank.setting, [SEED, OTHER])[0] - rank.changing(upstream, [SEED, OTHER])[0]
     assert found["allreduce"] == {"tensor"}
     assert {"exp_avg_W1", "exp_avg_sq_W2"} <= found["ddp"]
