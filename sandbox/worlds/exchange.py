@@ -227,9 +227,10 @@ class Exchange:
         watch: also look for foreign work on the devices; returns its longest duration in microseconds.
         reads: the next `read_outputs` reads the outputs of these slots.
         """
-        epoch = self.oracle.gate.shut() if reads and self.oracle.gate is not None else 0
+        gate = self.oracle.gate if reads else None
+        epoch = gate.shut() if gate else 0
         foreign_us = self._revealed(messages.Reveal(self.side, first, count, watch, rank, epoch))
-        self._ends = self.oracle.gate if epoch else None
+        self._ends = gate
         return foreign_us
 
     def read_outputs(self) -> None:

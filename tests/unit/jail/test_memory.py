@@ -2,17 +2,20 @@
 
 import mmap
 import os
+import stat
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
+import psutil
 import pytest
 
 from sandbox.jail import cgroup, memory
 from sandbox.jail.cgroup import Group
 from sandbox.jail.memory import AgentUsage, Bound
-from sandbox.jail.profiles import NONE, Caps
+from sandbox.jail.profiles import FULL, NONE, Caps
 
 
 def test_unreadable_mapping_counts_up_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +59,107 @@ def test_little_memory_is_not_added_up_exactly(monkeypatch: pytest.MonkeyPatch, 
     assert memory.held_bytes([os.getpid()], enough=1 << 60) > 8 * exact
 
 
-def test_a_world_gets_a_share_of_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PKB_WORLD_MEMORY", raising=False)
-    assert 0.5 < memory.limit_bytes() / memory.free_bytes() < 0.7
+@pytest.mark.parametrize(("named", "limit"), [("1", memory.LEAST), (str(1 << 40), 1 << 40), ("much", None), ("", None)])
+def test_a_world_gets_a_share_of_free_memory(monkeypatch: pytest.MonkeyPatch, named: str, limit: int | None) -> None:
+    monkeypatch.setenv("PKB_WORLD_MEMORY", named)
+    assert memory.free_bytes() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    if limit is None:
+        assert 0.5 < memory.limit_bytes() / memory.free_bytes() < 0.7
+    else:
+        assert memory.limit_bytes(5) == limit + 5
+
+
+MIB = 1 << 20
+
+
+def test_files_on_a_shared_disk_are_added_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("one", "sub/three", "deleted"):
+        (tmp_path / name).write_bytes(bytes(MIB))
+    (tmp_path / "sub/two").hardlink_to(tmp_path / "one")
+    with (tmp_path / "deleted").open("rb"):
+        (tmp_path / "deleted").unlink()
+        found = []
+        for files, size, pids in ((4, 2, []), (3, 2, []), (4, 1, []), (4, 3, [os.getpid()]), (4, 2, [os.getpid()])):
+            monkeypatch.setattr(memory, "MOST_FILES", files)
+            monkeypatch.setattr(memory, "TMPFS_BYTES", size * MIB)
+            found.append(memory._too_much_on_disk(tmp_path, pids))
+    take = "the ranks' files take {} MiB, more than the {} MiB a world may have"
+    assert found == ["", "the ranks made more than 3 files", take.format(2, 1), "", take.format(3, 2)]
+
+
+def test_folders_that_a_kernel_closed_are_opened(tmp_path: Path) -> None:
+    outside, world = tmp_path / "outside", tmp_path / "world"
+    (world / "a/b").mkdir(parents=True)
+    outside.mkdir(mode=0o500)
+    (world / "link").symlink_to(outside)
+    (world / "a/b").chmod(0)
+    (world / "a").chmod(0)
+    for profile, modes in ((FULL, [0o500, 0]), (NONE, [0o500, 0o700])):
+        assert Bound(profile, world, None).close()
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (outside, world / "a")] == modes
+    assert stat.S_IMODE((world / "a/b").stat().st_mode) == 0o700
+
+
+@pytest.fixture
+def mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """What the system tells of both mounts of a jail, whose root is `tmp_path` here. No group can be made."""
+    facts = SimpleNamespace(f_blocks=16640, f_bfree=16640, f_frsize=4096, f_files=200_000, f_ffree=200_000)
+    for name in memory.MOUNTS:
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(os, "statvfs", lambda path: path.relative_to(tmp_path) and facts)
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: facts)
+    monkeypatch.setattr(memory, "own_root", lambda pids: tmp_path)
+    monkeypatch.setattr(cgroup, "make", Mock(side_effect=cgroup.NoGroup))
+    return facts
+
+
+def test_files_in_mounts_of_a_world_count(mount: SimpleNamespace, tmp_path: Path) -> None:
+    bound = Bound(FULL, tmp_path, MIB)
+    before = memory.held_bytes([], memory.MOUNTS)
+    mount.f_bfree -= 128
+    assert (before, memory.held_bytes([], memory.MOUNTS), memory.held_bytes([])) == (0, MIB, 0)
+    assert bound.excess([]) == ""
+    mount.f_ffree -= memory.MOST_FILES_OF_MOUNT
+    assert bound.excess([]) == ""
+    mount.f_ffree -= 1
+    assert bound.excess([]) == "the ranks made more than 100000 files"
+    mount.f_bfree -= 128
+    assert bound.excess([]) == "the ranks hold 2 MiB together, more than the 1 MiB a world may have"
+    assert memory._mounts([], ()) == []
+
+
+def test_an_agent_program_is_held_to_its_caps(mount: SimpleNamespace, tmp_path: Path, monkeypatch) -> None:
+    descriptors, used = len(os.listdir("/proc/self/fd")), SimpleNamespace(threads=5, held=4 * MIB, seconds=2.0)
+    monkeypatch.setattr(memory, "threads", lambda pids: used.threads)
+    monkeypatch.setattr(memory, "held_bytes", lambda *_: used.held)
+    monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: used.seconds)
+    usage = AgentUsage(FULL, tmp_path, Caps(4 * MIB, 3, MIB, 2.0))
+    mount.f_blocks += 2  # of what is mounted there while bubblewrap builds the jail
+    mount.f_bfree -= 1000
+    assert (usage.excess(0), usage.left_behind()) == ("", "")
+    mount.f_blocks, mount.f_bfree = 16640, 16640
+    assert usage.excess(0) == ""
+    for facts, name, change, words in (
+        (used, "threads", 1, "processes: it has 4 processes and threads, more than the 3 it may have"),
+        (used, "held", MIB, "memory: its processes hold 5 MiB together, more than the 4 MiB it may have"),
+        (used, "seconds", 1, "CPU time: its processes have used 3 s, more than the 2 s they may have"),
+        (mount, "f_bfree", -257, "disk: its files in /tmp take 1 MiB, more than the 1 MiB it may have"),
+        (mount, "f_ffree", -memory.MOST_FILES_OF_MOUNT - 1, "disk: it made more than 100000 files in /tmp"),
+    ):
+        setattr(facts, name, getattr(facts, name) + change)
+        assert (usage.excess(0), usage.left_behind()) == (words, words if facts is mount else "")
+        setattr(facts, name, getattr(facts, name) - change)
+    mount.f_bfree -= 256
+    mount.f_ffree -= memory.MOST_FILES_OF_MOUNT
+    assert usage.excess(0) == ""
+    usage.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_processes_outside_a_jail_have_no_root() -> None:
+    (ended := subprocess.Popen(["true"])).wait()
+    assert memory.own_root([ended.pid, os.getpid()]) is None
 
 
 def test_groups_of_ended_referees_alone_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,6 +167,7 @@ def test_groups_of_ended_referees_alone_are_removed(monkeypatch: pytest.MonkeyPa
     removed: list[str] = []
     monkeypatch.setattr(cgroup.Group, "remove", lambda group: removed.append(group.path.name))
     (ended := subprocess.Popen(["true"])).wait()
+    assert (cgroup._ancestors(ended.pid), cgroup._ancestors(1)) == ([ended.pid], [1])
     for name in (f"{ended.pid}-0", f"{os.getpid()}-0", "own", "own-1"):
         (tmp_path / f"pkb-arena-{name}").mkdir()
     cgroup._sweep(tmp_path)
@@ -128,6 +230,11 @@ def test_who_counts_memory_depends_on_the_group(
     monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: 9.0)
     usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 1 << 20, 1 << 20, 2.0))
     assert "have used 2 s, more than the 2 s" in usage.excess(os.getpid())
+    with patch.object(memory, "MOST_FILES", 0):
+        assert usage.excess(os.getpid()) == "memory: the ranks made more than 0 files"
+    for gone in (True, False):
+        monkeypatch.setattr(Group, "remove", lambda group, gone=gone: gone)
+        assert small.close() is gone
 
 
 def test_memory_that_cannot_be_limited_makes_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +243,23 @@ def test_memory_that_cannot_be_limited_makes_no_group(tmp_path: Path, monkeypatc
     with pytest.raises(cgroup.NoGroup, match="its memory cannot be limited"):
         cgroup._make(tmp_path, 1)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_own_group_is_found_below_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scope").mkdir()
+    mounts = f"30 1 0:26 / /sys rw - sysfs sysfs rw\n31 30 0:27 /box {tmp_path} rw shared:4 - cgroup2 cgroup2 rw\n"
+    files = {"mountinfo": mounts}
+    monkeypatch.setattr(cgroup, "_read", lambda path: files[path.name])
+    for group, own in (("/box/scope", tmp_path / "scope"), ("/box", tmp_path), ("/box/gone", None), ("/", None)):
+        files["cgroup"] = f"1:cpu:/other\n0::{group}\n"
+        if own is not None:
+            assert cgroup._own_group() == (tmp_path, own)
+            continue
+        with pytest.raises(cgroup.NoGroup, match="lies outside"):
+            cgroup._own_group()
+    files["mountinfo"] = mounts.partition("\n")[0]
+    with pytest.raises(cgroup.NoGroup, match=r"no cgroup v2 is mounted"):
+        cgroup._own_group()
 
 
 def write(path: Path, text: str) -> bool:

@@ -140,6 +140,12 @@ def test_an_inherited_descriptor_is_rejected(chosen, program):
     assert "has_stray_descriptors" in reason
 
 
+def test_self_tests_at_once_have_their_own_targets():
+    with choice._bait() as one, choice._bait() as other:
+        alike = {name for name in one if one[name] == other[name]}
+    assert alike == {"referee", "command", "namespaces"}
+
+
 def test_self_test_that_says_nothing_is_no_pass(chosen, program, monkeypatch, tmp_path):
     silent = tmp_path / "silent.py"
     silent.write_text("raise SystemExit(0)")

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from sandbox.machine.devices import kind_of
+from sandbox.machine.processes import forked
+from sandbox.protocol import frames
 from sandbox.rank import fork_server, launcher
 from sandbox.worlds import world_process
 from sandbox.worlds.first_process import FirstProcess
@@ -101,3 +103,28 @@ def test_kernels_find_what_replaces_packages_of_upstream(monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("compat")])
     launcher.import_ahead("sandbox.rank.devices.device")
     assert sys.path[-1].endswith("sandbox/kit/compat")
+
+
+def test_launcher_stays_while_orphans_of_ranks_do(monkeypatch):
+    """Without a PID namespace the referee finds them as its descendants."""
+    monkeypatch.setattr(launcher.resource, "setrlimit", list)
+    status, theirs = socket.socketpair()
+    told, tells = os.pipe()
+    stays, lets = os.pipe()
+
+    def rank(*_):
+        if not os.fork():
+            os.read(stays, 1)
+            os.write(tells, str(os.getppid()).encode())
+
+    monkeypatch.setattr(launcher, "_rank", rank)
+    plan = launcher.LaunchPlan(1, True, "", "", [], [], [], [], theirs.fileno())
+    child = forked(lambda: launcher.launch(plan))
+    theirs.close()
+    assert frames.decode(status.recv(frames.SIZE)) == (frames.Kind.DONE, 0, 70 << 8)
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.write(lets, b"x")
+    assert int(os.read(told, 16)) == child
+    assert os.waitpid(child, 0) == (child, 0)
+    for fd in (told, tells, stays, lets):
+        os.close(fd)

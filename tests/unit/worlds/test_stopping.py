@@ -260,3 +260,16 @@ def test_world_says_whether_an_unknown_process_ran(monkeypatch):
         assert world.ran_s == ran_s
     finally:
         started.end()
+
+
+@pytest.mark.parametrize(("killed", "removed"), [(True, True), (False, True), (True, False)])
+def test_world_is_gone_with_processes_and_group(killed, removed, monkeypatch):
+    order = []
+    first = SimpleNamespace(tree=list, kill=lambda: order.append("kill") or killed)
+    bound = SimpleNamespace(group=None, close=lambda: order.append("group") or removed)
+    folder = SimpleNamespace(remove=lambda: order.append("folder"))
+    monkeypatch.setattr(world_process, "ask_to_end", lambda tree: order.append("ask"))
+    for name in ("bubblewrap", "nested"):
+        spec = SimpleNamespace(kernel=True, jail=SimpleNamespace(profile=SimpleNamespace(name=name)))
+        assert WorldProcess(spec, first, bound, folder).close() is (killed and removed)
+    assert order == ["kill", "group", "folder", "ask", "kill", "group", "folder"]

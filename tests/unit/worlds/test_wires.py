@@ -34,8 +34,8 @@ def alive() -> str:
 
 
 def ends(ends: OtherEnds, rank: int, status: int) -> None:
-    """Sends the wait status of a rank's process as the launcher does."""
-    ends.launcher.sendall(frames.encode(Kind.DONE, rank, status))
+    """Sends the wait status of a rank's process as the launcher does, and the beginning of a frame that never ends."""
+    ends.launcher.sendall(frames.encode(Kind.DONE, rank, status) + bytes(frames.SIZE - 1))
     ends.serve()
 
 
