@@ -73,7 +73,7 @@ class ContenderRank(Rank):
         own = not self.kernel_folder or kernel_module.deepest(error, self.kernel_folder) == self.kernel_path
         line = (getattr(error, "line", None) if own else None) or kernel_module.kernel_line(error, self.kernel_path)
         kind = kernel_module.failure_kind(error, loading=self.solution is None)
-        self.fail(kind, kernel_module.describe(error, self.kernel_path, self.kernel_folder), int(line or 0))
+        self.fail(kind, kernel_module.describe(error, self.kernel_path, self.kernel_folder), int(line))
 
     # --- before the kernel ---------------------------------------------------------------------------------
 

@@ -158,12 +158,13 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _parameter(text: str, index: int, function: str, line: int) -> Parameter:
+    text = re.sub(r"\[[^]]*\]", "[]", text)  # the length of an array is no word of its type
     words = [word for word in re.findall(r"[\w:]+", text) if word not in _WORDS]
     pointers = text.count("*") + text.count("[")
     name = f"argument{index + 1}"
     if len(words) > 1 and words[-1] not in _TYPE_WORDS:
         name = words.pop()
-    spelled = re.sub(rf"\b{re.escape(name)}\b\s*(\[\w*\])?", "", text)
+    spelled = re.sub(rf"\b{re.escape(name)}\b\s*(\[\])?", "", text)
     spelled = " ".join(re.sub(r"\brestrict\b", "", spelled).split()) + ("*" if "[" in text else "")
     base = " ".join(words)
     parameter = Parameter(name, spelled, base, pointers, None if pointers else SCALARS.get(base))

@@ -3,14 +3,19 @@
 import itertools
 import os
 import resource
+import sys
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import errors, symm
-from sandbox.kit.symmetric_memory import host_signals
+from sandbox.kit.layout import ALIGN, HEAD_BYTES
+from sandbox.kit.symmetric_memory import heap, host_signals
 
 DTYPES = [torch.bfloat16, torch.float32, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn]
 
@@ -282,6 +287,54 @@ def test_a_heap_on_gpus_is_reserved_in_time(monkeypatch):
     with pytest.raises(errors.SymmetricMemoryError, match="too late"):
         symm.reserve(1 << 41)
     assert asked == [1 << 40, 1, 1 << 41, 1]
+
+
+@pytest.mark.parametrize(
+    ("named", "limit", "in_file", "found"),
+    [
+        *((None, resource.RLIM_INFINITY, True, heap.DEFAULT_BYTES), (None, 1 << 50, True, heap.DEFAULT_BYTES)),
+        *((None, HEAD_BYTES + 3 * 4096 + 5, True, 3 * 4096), (None, 5, True, 4096), (None, 5, False, 8192)),
+        *(("4096", 5, True, 4096), ("5000", 5, False, 8192), ("4095", 5, True, None), ("all", 5, True, None)),
+    ],
+)
+def test_size_of_heap_fits_what_is_allowed(monkeypatch, named, limit, in_file, found):
+    monkeypatch.delenv("PKB_SYMM_BYTES", raising=False)
+    if named is not None:
+        monkeypatch.setenv("PKB_SYMM_BYTES", named)
+    monkeypatch.setattr(heap, "_reserved", 5000)
+    monkeypatch.setattr(resource, "getrlimit", lambda of: (limit, limit))
+    with (
+        nullcontext() if found else pytest.raises(errors.SymmetricMemoryError, match=f"at least 4096; it is '{named}'")
+    ):
+        assert heap.heap_bytes(in_file) == found
+
+
+def test_heaps_of_gpus_have_small_ones_of_hosts(monkeypatch):
+    told, team = [], Mock()
+    gpus = SimpleNamespace(DeviceSignals=lambda: "signals", device_heap=lambda *a: told.append(a[2]) or "heap")
+    monkeypatch.setitem(sys.modules, "sandbox.kit.symmetric_memory.device_heap", gpus)
+    monkeypatch.setattr(symm, "host_heap", lambda *a: told.append(a[3]) or "mapped")
+    monkeypatch.setattr(symm, "heap_bytes", lambda in_file=False: 7 if in_file else 9)
+    monkeypatch.setattr(symm, "host_signals", lambda: "host")
+    monkeypatch.setattr(symm, "Team", lambda *a: told.append(a) or team)
+    groups = SimpleNamespace(_get_default_store=lambda: None)
+    for backend, size, expected in (
+        ("cuda:nccl", 8, [ALIGN, 9, ("mapped", "heap", "signals", range(8), "host")]),
+        ("gloo", 2, [7, ("mapped", "mapped", "host", range(2))]),
+        ("gloo", 9, []),
+    ):
+        there = {"is_available": True, "is_initialized": True, "get_rank": 0, "get_world_size": size}
+        made = {name: lambda value=value: value for name, value in (there | {"get_backend_config": backend}).items()}
+        monkeypatch.setattr(symm, "dist", SimpleNamespace(distributed_c10d=groups, **made))
+        told.clear()
+        with (
+            pytest.raises(errors.SymmetricMemoryError, match="up to 8 ranks, this one has 9")
+            if size > 8
+            else nullcontext()
+        ):
+            assert symm._connect(3.0) is team
+        assert told == expected
+    assert (team.host_barrier.mock_calls, team.barrier.mock_calls) == ([call(3.0)], [call(3.0)])
 
 
 def rings_of_results(rank: int, world: int) -> list[int]:

@@ -1,7 +1,10 @@
 """Work of compilers that kernels import counts as compiling, from the moment they are loaded."""
 
 import fcntl
+import os
 import sys
+import tempfile
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +124,37 @@ def test_build_that_another_rank_never_ends_is_refused(tmp_path: Path, monkeypat
     with pytest.raises(CompileError, match="no such type"):
         build.once("y.so", fails)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.so.lock", "y.so.error", "y.so.lock"]
+    later = time.time_ns() + 10**12
+    os.utime(tmp_path / "y.so.error", ns=(later, later))  # of a build that this rank waited for
+    with pytest.raises(CompileError, match="no such type"):
+        build.once("y.so", Path.touch)
+    os.utime(tmp_path / "y.so.error", ns=(0, 0))
+    assert build.once("y.so", Path.touch) == tmp_path / "y.so"
+
+
+def test_artefacts_go_where_this_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert build.once("a", Path.touch) == tmp_path / "cache/a"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    own = tmp_path / f"pkb-kernels-{os.getuid()}"
+    assert build.once("a", Path.touch) == tmp_path / "cache/a"
+    assert build.once("b", Path.touch) == own / "b" == build.once("b", Path.unlink)
+    assert own.stat().st_mode & 0o777 == 0o700
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
+    own.rename(tmp_path / f"pkb-kernels-{another}")
+    with pytest.raises(CompileError, match="belongs to another user"):
+        build.once("c", Path.touch)
+
+
+def test_hooks_are_called_one_after_another(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = []
+    for name in ("on_compile_start", "on_compile_end"):
+        monkeypatch.setattr(compiling, name, lambda: locked.append(compiling._lock.locked()))
+    with compiling.shown(), compiling.shown():
+        assert len(locked) == 1
+    assert locked == [True, True]
 
 
 def test_each_kernel_text_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

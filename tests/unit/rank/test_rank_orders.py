@@ -1,6 +1,7 @@
 """Orders to a rank of the oracle world and to one of a kernel's world, which share a process here, and their answers."""
 
 import contextlib
+import gc
 import itertools
 import os
 import select
@@ -194,9 +195,12 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
     def work(run: Run) -> list[Any]:
         run.check()
         run.compare(0, 1)
-        checked = len(run.module.calls)
+        checked, warmed = len(run.module.calls), []
         assert run.draw(4) == []
+        run.kernel.rank.output_copies.warm_up = lambda slot, result: warmed.append(slot)
         run.batch(1, 2, warm=3)
+        assert warmed == [run.kernel.rank.iterations.slots[1]]
+        assert gc.isenabled()
         drawn = [run.oracle.rank.arenas.inputs_of(slot)["tensor"] for slot in (1, 2)]
         assert all(map(torch.equal, run.module.calls[-2:], drawn))
         found = [len(run.module.calls) - checked, run.kernel.wire.calls_begun]
@@ -352,17 +356,45 @@ def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[
 FAILING = {
     "def solution(": ("SYNTAX", 1),
     "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
+    "from operator import index as solution": ("RAISED", 0),
     "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
 }
+
+
+OTHER = "from sandbox.kit.errors import CompileError\ndef compiles(x):\n    raise CompileError('no such type', 7)\n"
+
+
+@pytest.mark.parametrize(("own", "line"), [(True, 7), (False, 2)])
+def test_line_of_compile_error_is_of_kernel(
+    on_ranks: Callable[..., list[Any]], tmp_path: Path, own: bool, line: int
+) -> None:
+    (tmp_path / "other.py").write_text(OTHER)
+    kernel = (
+        OTHER.replace("compiles", "solution")
+        if own
+        else "from other import compiles\nsolution = lambda x: compiles(x)\n"
+    )
+    (tmp_path / "kernel.py").write_text(kernel)
+
+    def work(run: Run) -> Any:
+        assert run.kernel(messages.LoadKernel("kernel.py", kernel, folder=str(tmp_path))) is Kind.LOADED
+        with pytest.raises(WorldFailed) as failed:
+            run.check()
+        return failed.value.kind, failed.value.line
+
+    assert on_ranks(work) == [("COMPILE_FAILED", line)] * 2
 
 
 def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list[Any]]) -> None:
     def work(run: Run) -> list[Any]:
         found: list[Any] = []
+        copies = [run.kernel.rank.output_copies]
         for text in FAILING:
             with pytest.raises(WorldFailed) as failed:
                 run.load_and_check(text)
             found.append((failed.value.kind, failed.value.line))
+            copies.append(run.kernel.rank.output_copies)
+        assert len(set(map(id, copies))) == len(copies)  # what a kernel has shown is not the next one's
         with pytest.raises(WorldFailed, match=r"BROKEN.*KeyError: 7"):
             run.oracle(messages.TakeOutputs(0, 1, 7))
         run.oracle.rank.arenas.in_bytes -= 64
