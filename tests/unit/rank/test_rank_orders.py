@@ -197,9 +197,10 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
         run.compare(0, 1)
         checked, warmed = len(run.module.calls), []
         assert run.draw(4) == []
-        run.kernel.rank.output_copies.warm_up = lambda slot, result: warmed.append(slot)
+        copies = run.kernel.rank.output_copies
+        copies.warm_up, copies.start = lambda slot, result: warmed.append(slot), lambda *given: warmed.append(given)
         run.batch(1, 2, warm=3)
-        assert warmed == [run.kernel.rank.iterations.slots[1]]
+        assert warmed == [run.kernel.rank.iterations.slots[1], (2, False)]
         assert gc.isenabled()
         drawn = [run.oracle.rank.arenas.inputs_of(slot)["tensor"] for slot in (1, 2)]
         assert all(map(torch.equal, run.module.calls[-2:], drawn))
@@ -208,7 +209,8 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
             ahead = run.oracle(LookAhead(0, first, count, ended))
             found.append((ahead.written, ahead.missing))
         run.oracle(messages.TakeOutputs(1, 2, 0))
-        run.batch(3, 1, noop=True)
+        run.batch(3, 1, noop=True, reuses=True)
+        assert (copies.reuses, warmed[-1]) == (True, (1, True))
         found += [len(run.module.calls) - checked, run.compare(1, 2)]
         assert run.draw(1) == []
         run.kernel.rank.outputs[run.layout.out_bytes :] = run.number  # after the comparison
@@ -318,19 +320,36 @@ def test_gated_batch_is_queued_between_shut_and_mark(on_ranks: Callable[..., lis
             return SimpleNamespace(**dict(zip(("shut", "mark"), events, strict=True)))
 
         run.kernel.rank.device.gate = gate
+        run.kernel.rank.device.synchronize = lambda: told.append("synchronized")
         assert run.kernel(messages.MapGate(), os.dup(page.fd)) is Kind.GATED
         run.module.called = told.append
-        run.draw(2)
-        assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2, epoch=page.shut()))) is Kind.CHOSEN
+        run.draw(3)
+        spark = float(run.kernel.rank.spark)
+        run.batch(2, 1)
+        told.append(float(run.kernel.rank.spark) - spark)
+        assert run.kernel(Arm(run.tables[:2], batch=ChooseBatch(0, 2, epoch=page.shut()))) is Kind.CHOSEN
         run.oracle(Reveal(0, 0, 2))
-        told.clear()
         answers = [run.kernel(Go()), run.kernel(messages.FinishBatch())]
         assert (answers, page.page[-1]) == ([Kind.QUEUED, Kind.DONE], 7)
-        return [*told, run.compare(0, 1)]
+        return [*told, run.compare(0, 1, 2)]
 
     text = KERNEL.replace("    calls.append", "    called(0)\n    calls.append") + "called = print\n"
-    gated = [[("shut", rank, 1), 0, 0, ("mark", rank, 1), PASSED] for rank in range(2)]
-    assert on_ranks(work, text) == gated
+    done = "synchronized"
+    found = [[done, 0, done, 1.0, done, ("shut", rank, 1), 0, 0, ("mark", rank, 1), done] for rank in range(2)]
+    assert on_ranks(work, text) == [[*each, ["PASS"] * 3] for each in found]
+
+
+def test_late_tables_are_armed_without_an_answer(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        run.compare(0, 1)
+        run.draw(2)
+        assert run.kernel(Arm([], batch=ChooseBatch(0, 2))) is Kind.CHOSEN
+        run.oracle(Reveal(0, 0, 2))
+        run.kernel.wire.send(Arm(run.tables, timed=True), ())
+        return [run.kernel(Go()), run.kernel.wire.calls_begun, run.compare(0, 1)]
+
+    assert on_ranks(work) == [[Kind.DONE, 2, PASSED]] * 2
 
 
 def memory_files() -> set[tuple[str, int]]:
@@ -351,14 +370,6 @@ def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[
         return memory_files() - before
 
     assert on_ranks(work) == [set(), set()]
-
-
-FAILING = {
-    "def solution(": ("SYNTAX", 1),
-    "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
-    "from operator import index as solution": ("RAISED", 0),
-    "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
-}
 
 
 OTHER = "from sandbox.kit.errors import CompileError\ndef compiles(x):\n    raise CompileError('no such type', 7)\n"
@@ -385,10 +396,20 @@ def test_line_of_compile_error_is_of_kernel(
     assert on_ranks(work) == [("COMPILE_FAILED", line)] * 2
 
 
+FAILING = {
+    "def solution(": ("SYNTAX", 1),
+    "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
+    "from operator import index as solution": ("RAISED", 0),
+    OTHER.replace("compiles", "solution"): ("COMPILE_FAILED", 7),
+    "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
+}
+
+
 def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list[Any]]) -> None:
     def work(run: Run) -> list[Any]:
         found: list[Any] = []
         copies = [run.kernel.rank.output_copies]
+        assert run.kernel.rank.kernel_path == f"{run.kernel.rank.folder}/kernel.py"
         for text in FAILING:
             with pytest.raises(WorldFailed) as failed:
                 run.load_and_check(text)
