@@ -178,13 +178,6 @@ class Drawn(msgspec.Struct, frozen=True):
     touched: list[int]
 
 
-class LookedAhead(msgspec.Struct, frozen=True):
-    """Whether a call that has not begun has an output, and whether the one that has ended has none."""
-
-    written: bool
-    missing: bool = False
-
-
 class MeasureBaseline(Order[BaselineMeasured], frozen=True):
     """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
 
@@ -269,17 +262,22 @@ class CheckPoison(Order[list[int]], frozen=True):
     sides: list[int]
 
 
-class LookAhead(Order[LookedAhead], frozen=True):
-    """Check a stopped batch for outputs of calls that have not begun, and for those of calls that have ended."""
+class LookAhead(Order[bool], frozen=True):
+    """Check a stopped batch for outputs of calls that have not begun, and note those of calls that have ended.
+
+    Reply: whether a call that has not begun has an output.
+    """
 
     kind = Kind.LOOK_AHEAD
     side: int
+    batch: int
+    """Slot of the first call of the batch."""
     first: int
     """Slot of the first call that has not begun."""
     count: int
     """Number of these calls."""
     ended: list[int]
-    """By rank: the slot of the last call that has ended, as this rank counts; -1: none, or outputs may be written later."""
+    """By rank: the number of calls that have ended, as this rank counts; 0 as well if outputs may be written later."""
 
 
 TRIALS = 1009

@@ -255,17 +255,9 @@ class TrustedRank(Rank):
         return self.comparison if self.drawn_from[slot][1] is self.setting else self.meaningful or self.comparison
 
     def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
-        """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended (collective).
-
-        An output without elements overwrites nothing, so it is not missing. The baseline shows its size.
-        """
-        written = self.arenas.any_written(order.side, order.first, order.count)
-        ended = order.ended[self.rank]
-        missing = ended >= 0 and not self.arenas.any_written(order.side, ended, 1)
-        if (some := sorted({slot for slot in order.ended if slot >= 0})) and self.comparison.any_rank(missing):
-            elements = {slot: sum(tensor.numel() for _, tensor in self.plain(slot)[1]) for slot in some}
-            missing = missing and elements[ended] > 0
-        self.reply(order, messages.LookedAhead(written, missing))
+        """Checks slots of calls that have not begun for overwritten poison, and notes the outputs of those that have ended."""
+        self.arenas.note_ended(order.side, order.batch, order.ended[self.rank])
+        self.reply(order, self.arenas.any_written(order.side, order.first, order.count))
 
     def measure_transfers(self, order: messages.MeasureTransfers, fds: list[int]) -> None:
         """Measures the times of transfers between every two ranks (collective)."""

@@ -63,6 +63,8 @@ class TrustedArenas:
         """Sides whose outputs changed after they had been read at the end of a batch."""
         self.at_end: tuple[int, int, slice, torch.Tensor] | None = None
         """The outputs of the last batch at its end: side, first slot, the bytes of a slot that were read, and these by slot."""
+        self.ended = 0, self.own
+        """Outputs of calls that had ended at the last stop of a batch: their place in the arena, and their bytes."""
 
     def make(self, order: MakeArenas, writable: bool = False) -> tuple[int, int]:
         """Makes the arenas of a side. Returns the descriptors of inputs and outputs, which the caller closes.
@@ -135,6 +137,7 @@ class TrustedArenas:
         Returns the number of slots that these or the last iterations use.
         """
         before, self.drawn = self.drawn, count
+        self.ended = 0, self.own[:0]
         for side in self.sides.values():
             side.withheld.clear()
             side.takes = False
@@ -169,6 +172,7 @@ class TrustedArenas:
 
     def take(self, number: int, first: int, count: int) -> None:
         """Copies outputs of a side that are due now and compared later, when the kernel has run again."""
+        self.note_ended(number)
         side = self.sides[number]
         if side.taken is None:
             side.taken = torch.empty_like(side.outputs)
@@ -180,6 +184,13 @@ class TrustedArenas:
             now = side.taken[some].view(count, -1)[-len(at_end[3]) :, at_end[2]]
             if not torch.equal(now.cpu(), at_end[3]):
                 self.late.add(number)
+
+    def note_ended(self, number: int, first: int = 0, count: int = 0) -> None:
+        """Notes the outputs in these slots at a stop. A kernel is late if those of the last stop have changed since."""
+        outputs, (place, before) = self.sides[number].outputs, self.ended
+        self.ended = first * self.out_bytes, outputs[first * self.out_bytes : (first + count) * self.out_bytes].clone()
+        if not torch.equal(before, outputs[place : place + len(before)]):
+            self.late.add(number)
 
     def reader(self, number: int, first: int, count: int) -> Callable[[], None]:
         """A function that reads READ_BYTES of each output in these slots, at an offset that is drawn here.

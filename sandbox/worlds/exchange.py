@@ -311,12 +311,12 @@ class Exchange:
         if (kind := self.oracle.last_owed()) is not None:
             self.await_all(self.oracle, kind, self.prepared.limits.own)
 
-    def look_ahead(self, first: int, count: int, ended: Sequence[int]) -> list[messages.LookedAhead]:
-        """Returns by rank whether a stopped batch has written an output too early, and whether one is missing.
+    def look_ahead(self, batch: int, begun: int, calls: int, ended: Sequence[int]) -> list[bool]:
+        """Returns by rank whether a stopped batch has written an output too early. Later changes of ended ones are late.
 
-        first, count: the slots of calls that have not begun. ended: by rank, the slot of a call that has ended, or -1.
+        batch: its first slot. begun, calls: how many have begun, of how many. ended: by rank, how many have ended.
         """
-        return self.ask(messages.LookAhead(self.side, first, count, list(ended)))
+        return self.ask(messages.LookAhead(self.side, batch, batch + begun, calls - begun, list(ended)))
 
     def replace(self, slot: int, tries: int, distributions: Sequence[bool] = (True, False)) -> bool:
         """Replaces the inputs of an iteration by new ones of the same trial. Returns False if none fits.

@@ -119,8 +119,6 @@ class MadeOracle:
     """touched(rank, order): the sides whose poison was overwritten, at a Draw or a CheckPoison."""
     written: Callable[[int, LookAhead], bool] = lambda rank, order: False
     """written(rank, order): whether calls that have not begun have outputs."""
-    missing: Callable[[int, LookAhead], bool] = lambda rank, order: False
-    """missing(rank, order): whether the call that has ended has none."""
     fits: Callable[[int, DrawAgain], bool] = lambda rank, order: True
     """fits(rank, order): whether the new iteration can replace the one in the slot."""
     foreign_us: Callable[[Reveal], float] = lambda order: 0.0

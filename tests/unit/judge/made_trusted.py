@@ -53,7 +53,7 @@ class TrustedRanks(MadeRanks):
                 far = [found for slot in order.beside if (found := made.finding(rank, order, slot)) is not right()]
                 return [*(made.finding(rank, order, slot) for slot in order.slots), *far]
             case messages.LookAhead():
-                return messages.LookedAhead(made.written(rank, order), made.missing(rank, order))
+                return made.written(rank, order)
             case messages.DrawAgain():
                 return made.fits(rank, order)
             case messages.CheckPoison():

@@ -182,7 +182,7 @@ def test_reading_that_an_order_ended_is_not_awaited() -> None:
     for ordered, opened in ((False, 1), (True, 1)):
         exchange.reveal(0, 1, reads=True)
         if ordered:
-            exchange.look_ahead(0, 1, [-1, -1])
+            exchange.look_ahead(0, 0, 1, [0, 0])
         exchange.read_outputs()
         assert exchange.oracle.gate.opened == opened
 

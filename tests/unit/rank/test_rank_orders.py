@@ -205,9 +205,7 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
         drawn = [run.oracle.rank.arenas.inputs_of(slot)["tensor"] for slot in (1, 2)]
         assert all(map(torch.equal, run.module.calls[-2:], drawn))
         found = [len(run.module.calls) - checked, run.kernel.wire.calls_begun]
-        for first, count, ended in ((3, 1, [2, 2]), (2, 2, [1, 0]), (0, 1, [-1, -1])):
-            ahead = run.oracle(LookAhead(0, first, count, ended))
-            found.append((ahead.written, ahead.missing))
+        found += [run.oracle(LookAhead(0, 1, *each, [2, 2])) for each in ((3, 1), (2, 2), (0, 1), (0, 0))]
         run.oracle(messages.TakeOutputs(1, 2, 0))
         run.batch(3, 1, noop=True, reuses=True)
         assert (copies.reuses, warmed[-1]) == (True, (1, True))
@@ -216,8 +214,7 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
         run.kernel.rank.outputs[run.layout.out_bytes :] = run.number  # after the comparison
         return [*found, run.draw(1), run.oracle(messages.CheckPoison([0]))]
 
-    ahead = [(False, False), (True, False), (False, False)], [(False, False), (True, True), (False, False)]
-    assert on_ranks(work) == [[5, 2, *each, 5, PASSED, [], [0]] for each in ahead]
+    assert on_ranks(work) == [[5, 2, False, True, False, False, 5, PASSED, [], [0]]] * 2
 
 
 def test_constant_inputs_of_upstream_are_not_timed(on_ranks: Callable[..., list[Any]]) -> None:
@@ -291,23 +288,6 @@ def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., 
     assert on_ranks(work) == [[[], [0], [0]]] * 2
 
 
-def test_smallest_output_is_missed_and_none_is_not(on_ranks: Callable[..., list[Any]]) -> None:
-    def work(run: Run) -> list[bool]:
-        run.check()
-        run.compare(0, 1)
-        run.draw(1)
-        found: list[Any] = []
-        for elements in (0, 1, 1):
-            plain = ("T", [("out", torch.zeros(elements))])
-            run.oracle.rank.plain = lambda slot, add=found.append, plain=plain: add(slot) or plain
-            found += [run.oracle(LookAhead(0, 0, 0, [0, -1])).missing]
-            if len(found) > 2:
-                run.kernel.rank.outputs.zero_()
-        return found
-
-    assert on_ranks(work) == [[0, False, 0, True, False], [0, False, 0, False, False]]
-
-
 def test_gated_batch_is_queued_between_shut_and_mark(on_ranks: Callable[..., list[Any]]) -> None:
     def work(run: Run) -> list[Any]:
         run.check()
@@ -370,6 +350,24 @@ def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[
         return memory_files() - before
 
     assert on_ranks(work) == [set(), set()]
+
+
+def test_outputs_of_ended_calls_that_change_are_late(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        found = [run.compare(0, 1)]
+        for late in range(3):
+            run.draw(3)
+            run.batch(1, 2)
+            for stop in range(3):
+                run.kernel.rank.outputs.view(run.layout.slots, -1)[1, -1] += late == stop
+                run.oracle(LookAhead(0, 1, 3, 0, [stop, 1 + stop]) if stop < 2 else messages.TakeOutputs(1, 2, 0))
+            run.oracle(CompareOutputs([], 0))
+            found.append(run.oracle(messages.CheckPoison([0])))
+            run.oracle.rank.arenas.late.clear()
+        return found
+
+    assert on_ranks(work) == [[PASSED, [], [], [0]], [PASSED, [], [0], [0]]]
 
 
 OTHER = "from sandbox.kit.errors import CompileError\ndef compiles(x):\n    raise CompileError('no such type', 7)\n"
