@@ -22,7 +22,7 @@ from textual.dom import DOMNode
 from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import TextArea
-from waiting import comes_true
+from waiting import PATIENCE_S, comes_true
 
 import arena.machine.facts
 import screens.base
@@ -138,6 +138,7 @@ def _styles_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _press_keys = App._press_keys
+_wait_for_screen = Pilot._wait_for_screen
 
 
 async def _press_what_is_seen(self: App[Any], keys: Iterable[str]) -> None:
@@ -147,10 +148,20 @@ async def _press_what_is_seen(self: App[Any], keys: Iterable[str]) -> None:
         await _press_keys(self, [key])
 
 
+async def _wait_until_handled(self: Pilot[None], timeout: float = PATIENCE_S) -> bool:
+    """Waits until the app has all keys and has handled those that no screen holds, and then for what widgets tell others."""
+    app: Any = self.app
+    handled = [await _wait_for_screen(self, timeout)]
+    if isinstance(app, TerminalApp):
+        await comes_true(lambda: app._exit or app._exception or app._in_preparation or not (app._keys or app._in_turn))
+    return all(handled + [await _wait_for_screen(self, timeout) for _ in range(2)])
+
+
 @pytest.fixture(autouse=True)
 def _keys_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key is given up, and a second one counts for 20 times as long: on a busy machine a test's steps take seconds."""
     monkeypatch.setattr(App, "_press_keys", _press_what_is_seen)
+    monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_until_handled)
     for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
         monkeypatch.setattr(screens.terminal_app, limit, 60.0)
     for module in (screens.base, screens.picker.problem_table):
@@ -214,7 +225,7 @@ async def _until(pilot: Pilot[None] | None, condition: Callable[[], bool]) -> No
 
     @wraps(condition)
     def true() -> bool:
-        with suppress(NoMatches):  # a widget that is not mounted yet
+        with suppress(NoMatches, AttributeError):  # a widget that is not mounted yet, or another screen
             return condition()
         return False
 

@@ -79,7 +79,6 @@ async def test_dot_lists_names_and_enter_or_tab_takes(editing) -> None:
 async def test_up_goes_round_and_choice_is_explained(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s", "up")
-        await pilot.pause()
         shown = pilot.app.query_one(Completion)
         assert shown.query_one(OptionList).highlighted == 2
         assert "their own slots and epochs" in str(shown.query_one("PlainStatic").render())
@@ -114,7 +113,6 @@ async def test_list_goes_with_word_and_focus(editing) -> None:
         await pilot.press("backspace")
         assert len(editor.completion.names) > 3
         await pilot.press("backspace")
-        await pilot.pause()
         assert not editor.completion.is_open
         await pilot.press("full_stop")
         pilot.app.set_focus(None)
@@ -129,7 +127,6 @@ async def test_list_leaves_line_of_cursor_in_sight(editing, height: int, row: in
         editor.open_saved("\n" * 60)
         editor.move_cursor((row, 0))
         await pilot.press(*SYMM)
-        await pilot.pause()
         region = pilot.app.query_one(Completion).region
         assert region.bottom <= height
         assert region.y >= 0

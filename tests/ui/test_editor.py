@@ -187,19 +187,15 @@ async def test_mark_follows_its_line_until_it_changes(editing) -> None:
         editor.open_saved("one\ntwo\nthree")
         editor.mark_lines({1: "wrong here"})
         await pilot.press("enter")
-        await pilot.pause()
         assert editor.marks.words == {2: "wrong here"}
         drawn = [strip.text for strip in editor.render_lines(Region(0, 0, 40, 4))]
         assert any("3✗ two" in line for line in drawn)
         await pilot.press("down", "end", "x")
-        await pilot.pause()
         assert not editor.marks.words
         await pilot.press("backspace")  # the line is again the one that failed
-        await pilot.pause()
         assert editor.marks.words == {2: "wrong here"}
         editor.mark_lines({})
         await pilot.press("x", "backspace")
-        await pilot.pause()
         assert not editor.marks.words
 
 

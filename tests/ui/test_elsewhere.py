@@ -97,21 +97,22 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         assert text.index("Keys in the list of problems") < text.index("Open the problem under the cursor")
         assert "|" not in text
         assert len(app.screen.query("*")) < 10, "a widget for every row takes seconds to mount"
-        await pilot.press("slash")
-        app.focused.value = "template kernel"
+        await pilot.press("slash", *"template kernel")
         await until(pilot, lambda: "Open the problem" not in screen_text(app) and "from a template" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: "Open the problem" in screen_text(app))
         await pilot.press("f1")
         await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query("#keys-beside")))
         app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         rows = ("ctrl+/  comment", "ctrl+s  save & run")  # of the editor, and of the screen
         await until(pilot, lambda: columns < KEYS_BESIDE_FROM or all(row in screen_text(app) for row in rows))
-        result = app.screen.query_one("#result-pane")
+        kernel, result = app.screen, app.screen.query_one("#result-pane")
         assert result.display is (columns == 160), "the keys leave too few columns for two panes"
         await until(pilot, lambda: time.monotonic() - app._vanished_at > HELD_S)  # until then f1 is held
         await pilot.press("f1", "f1")
-        await until(pilot, lambda: not app.screen.query("#keys-beside") and result.display is (columns > 60))
+        await until(pilot, lambda: app.screen is kernel and not kernel.query("#keys-beside"))
+        await until(pilot, lambda: result.display is (columns > 60))
         await pilot.press("f10")
         await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
         app.keys_beside = app._exit = True  # the app is left right after the key

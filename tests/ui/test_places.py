@@ -16,7 +16,6 @@ async def jump(app, pilot, until, letter: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, PaneJump) and app.screen.query("#letters"))
     await pilot.press(letter)
     await until(pilot, lambda: not isinstance(app.screen, PaneJump))
-    await pilot.pause()
 
 
 async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, screen_text) -> None:
@@ -30,14 +29,12 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, scre
             await until(pilot, lambda: below in screen_text(app))
             await pilot.press("escape")
         await jump(app, pilot, until, "c")
-        assert isinstance(app.focused, OptionList)
+        await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("ctrl+t")
-        await pilot.pause()
-        assert app.screen.query_one("#category-pane").region.width == 160
+        await until(pilot, lambda: app.screen.query_one("#category-pane").region.width == 160)
         assert "Problems" not in screen_text(app)
         await jump(app, pilot, until, "p")  # the next pane fills the screen, too
-        assert app.picker.table.has_focus
-        assert app.screen.query_one("#problem-pane").region.width == 160
+        await until(pilot, lambda: app.picker.table.has_focus and app.query_one("#problem-pane").region.width == 160)
         await pilot.press("escape")
         await until(pilot, lambda: "Parallelism" in screen_text(app))
         await go_to(pilot, PaneJump, "ctrl+o")

@@ -258,9 +258,7 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         type_kernel(app.screen, "typed, and never run")
         await go_to(pilot, app.picker, "f10")
         app.open_problem(app.services.catalogue.find("13"), text="# from a template")
-        await until(
-            pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "# from a template"
-        )
+        await until(pilot, lambda: app.screen.editor.text == "# from a template")
         await pilot.press("f6")
         await until(pilot, lambda: "not run" in screen_text(app) and "typed, and never run" in screen_text(app))
         history = app.screen

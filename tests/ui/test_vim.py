@@ -73,7 +73,6 @@ async def test_selected_lines_do_not_scroll_sideways(editing) -> None:
         await pilot.pause()
         assert editor.scroll_offset.x == 0
         await pilot.press(">")
-        await pilot.pause()
         assert (editor.cursor_location, editor.scroll_offset.x) == ((0, 4), 0)
 
 

@@ -13,6 +13,7 @@ from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import JAIL, MadeCpu, MadeGpu, MadeMachine
 from made_worlds import OPEN_SECONDS, START_SECONDS, MadeProcesses
 from stored_runs import result as run_result
+from waiting import PATIENCE_S
 
 from sandbox.machine.devices import KINDS
 from sandbox.machine.scheduling import Share
@@ -603,7 +604,7 @@ def test_measurement_waits_for_timing_of_other_arenas(
 
 
 def test_closing_ends_every_world_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, all_end = MadeMachine(), threading.Barrier(6, timeout=10.0)
+    machine, all_end = MadeMachine(), threading.Barrier(6, timeout=PATIENCE_S)
     monkeypatch.setattr(MadeProcesses, "close", lambda self, end=MadeProcesses.close: all_end.wait() >= 0 and end(self))
     referee, setting = machine.referee(), machine.setting()
     referee.warm(setting)
