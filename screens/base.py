@@ -171,12 +171,12 @@ class BaseScreen(Layer[None]):
         if self.maximized is not None:
             self.maximized = pane
         if (target := next((node for node in takers if node.focusable and _displayed(node)), None)) is not None:
-            self.call_after_refresh(target.focus)
+            with self.parent_app.keys_wait():
+                self.call_after_refresh(target.focus)
 
     def go_to_next(self) -> None:
         """Focuses the pane after the focused one; after the last pane, the first."""
-        places = self._places()
-        here = self._place_of_focus()
+        places, here = self._places(), self._place_of_focus()
         at = places.index(here) if here in places else -1
         self.go_to(places[(at + 1) % len(places)].name)
 

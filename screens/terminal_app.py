@@ -284,8 +284,8 @@ class TerminalApp(App[None]):
         self.set_timer(PREPARING_S, partial(self._prepared, mark))
         try:
             yield
-        finally:  # its widgets are mounted when it is drawn
-            self.call_later(lambda: self.screen.call_after_refresh(self._prepared, mark))
+        finally:  # its widgets are mounted when it is drawn; a focus that they ask for then moves before a key does
+            self.call_later(lambda: self.screen.call_after_refresh(self.call_later, self._prepared, mark))
 
     def _prepared(self, mark: object) -> None:
         self._in_preparation.discard(mark)

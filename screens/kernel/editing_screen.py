@@ -78,8 +78,7 @@ class EditingScreen(BaseScreen):
     @property
     def files(self) -> list[str]:
         """The other files of the kernel's folder, by their path in it."""
-        names = self.session.kernel.files.keys() | self.buffer.editors.keys()
-        return sorted(names - {MAIN, *VIEW_LETTERS, "result", "log"})
+        return sorted({*self.session.kernel.files, *self.buffer.editors} - {MAIN, *VIEW_LETTERS, "result", "log"})
 
     @property
     def front(self) -> Editor:
@@ -330,7 +329,8 @@ class EditingScreen(BaseScreen):
         """Focuses a widget. If one pane fills the screen, first shows the widget's pane instead."""
         if self.zoomed:
             self.zoom(target)
-        self.call_after_refresh(target.focus)  # until then a hidden widget cannot take the focus
+        with self.parent_app.keys_wait():  # the next key is for it
+            self.call_after_refresh(target.focus)  # until then a hidden widget cannot take the focus
 
     def zoom(self, target: Widget | None) -> None:
         """Fills the screen with the pane of `target`; None: shows all panes again."""
