@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from waiting import PATIENCE_S
 
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import forked
@@ -90,7 +91,7 @@ def test_signals_are_compiled_while_torch_loads(monkeypatch):
     monkeypatch.setattr(fork_server, "die_with_parent", list)
     monkeypatch.setattr(fork_server.signal, "signal", lambda *_: seen.append(threading.active_count()))
     monkeypatch.setattr(fork_server, "_load_signals", begun.set)
-    monkeypatch.setattr(fork_server, "import_ahead", lambda _: seen.append(begun.wait(5)))
+    monkeypatch.setattr(fork_server, "import_ahead", lambda _: seen.append(begun.wait(PATIENCE_S)))
     referee, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     referee.close()
     threads = threading.active_count()
