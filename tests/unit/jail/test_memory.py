@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -168,8 +169,9 @@ def test_groups_of_ended_referees_alone_are_removed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cgroup.Group, "remove", lambda group: removed.append(group.path.name))
     (ended := subprocess.Popen(["true"])).wait()
     assert (cgroup._ancestors(ended.pid), cgroup._ancestors(1)) == ([ended.pid], [1])
-    for name in (f"{ended.pid}-0", f"{os.getpid()}-0", "own", "own-1"):
+    for name in (f"{ended.pid}-0", f"{ended.pid}-1", f"{os.getpid()}-0", "own", "own-1"):
         (tmp_path / f"pkb-arena-{name}").mkdir()
+    (tmp_path / f"pkb-arena-{ended.pid}-1/cgroup.procs").write_text("0\n7\n")  # of another PID namespace
     cgroup._sweep(tmp_path)
     assert removed == [f"pkb-arena-{ended.pid}-0"]
 
@@ -260,6 +262,84 @@ def test_own_group_is_found_below_its_mount(tmp_path: Path, monkeypatch: pytest.
     files["mountinfo"] = mounts.partition("\n")[0]
     with pytest.raises(cgroup.NoGroup, match=r"no cgroup v2 is mounted"):
         cgroup._own_group()
+
+
+def test_group_is_entered_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "REMOVE_SECONDS", 0.0)
+    group = Group(tmp_path / "own")
+    assert group.remove()  # it is gone already
+    group.path.mkdir()
+    done = subprocess.run(group.starts(["/bin/echo", "$0", "a b"]), capture_output=True, check=True)
+    assert (done.stdout, (group.path / "cgroup.procs").read_text()) == (b"$0 a b\n", "0\n")
+    descriptors = len(os.listdir("/proc/self/fd"))
+    (group.path / "memory.current").write_text("7")
+    assert group.memory() == 7
+    assert not group.remove()  # processes are left
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize(
+    ("counted", "controllers", "fit", "found"),
+    [
+        (False, "", ["own"], "own"),
+        (True, "cpu memory", ["own", "above"], "own"),
+        (True, "cpu memory", ["above"], "above"),
+        (True, "cpu memory", [], "own cannot have a group with a bound on memory (start in a scope: "),
+        (True, "cpu", ["own"], "cgroup v2 does not have the memory controller here"),
+        (False, "", [], "no group here"),
+    ],
+)
+def test_first_place_that_works_is_taken(monkeypatch, tmp_path: Path, counted, controllers, fit, found) -> None:
+    limits = []
+
+    def tested(parent: Path, limit: int | None) -> Path:
+        limits.append(limit)
+        if str(parent) not in fit:
+            raise cgroup.NoGroup("no group here")
+        return parent
+
+    (tmp_path / "cgroup.controllers").write_text(controllers)
+    monkeypatch.setattr(cgroup, "_own_group", lambda: (tmp_path, Path("own")))
+    monkeypatch.setattr(cgroup, "_candidates", lambda root, own: [own, Path("above")])
+    monkeypatch.setattr(cgroup, "_tested", tested)
+    where = cgroup.place.__wrapped__(counted)
+    assert where == Path(found) if isinstance(where, Path) else where.startswith(found)
+    assert set(limits) <= {64 * MIB if counted else None}
+    monkeypatch.setattr(cgroup, "place", lambda counted: where)
+    monkeypatch.setattr(cgroup, "_make", lambda parent, limit: (parent, limit))
+    told = memory.described()
+    if isinstance(where, Path):
+        assert cgroup.make(5, counted) == (where, 5)
+        assert f"a control group per world in {found}), at most " in told
+    else:
+        with pytest.raises(cgroup.NoGroup, match=re.escape(where)):
+            cgroup.make(5, counted)
+        assert re.fullmatch(rf"watched from outside, at most \d+\.\d GiB .* \({re.escape(where)}\)", told)
+
+
+@pytest.mark.parametrize(
+    ("start", "files", "words"),
+    [
+        ("true", {"cgroup.freeze": "0", "cpu.stat": "usage_usec 5"}, None),
+        ("true", {"cpu.stat": "usage_usec 5"}, "cannot be frozen"),
+        ("true", {"cgroup.freeze": "0", "cpu.stat": ""}, "cannot be frozen"),
+        ("false", {"cgroup.freeze": "0", "cpu.stat": "usage_usec 5"}, "returned non-zero exit status 1"),
+    ],
+)
+def test_place_is_tried_with_a_process(tmp_path: Path, monkeypatch, start, files, words) -> None:
+    done: list[Any] = []
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(cgroup, "_make", lambda parent, limit: done.append((parent, limit)) or Group(tmp_path))
+    monkeypatch.setattr(Group, "starts", lambda group, argv: [f"/bin/{start}", *argv])
+    monkeypatch.setattr(Group, "remove", lambda group: done.append("removed"))
+    monkeypatch.setattr(cgroup, "_sweep", lambda parent: done.append("swept"))
+    if words is None:
+        assert cgroup._tested(tmp_path, 7) == tmp_path
+    else:
+        with pytest.raises(cgroup.NoGroup, match=words):
+            cgroup._tested(tmp_path, 7)
+    assert done == [(tmp_path, 7), "removed", *(["swept"] if words is None else [])]
 
 
 def write(path: Path, text: str) -> bool:
