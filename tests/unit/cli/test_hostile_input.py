@@ -130,8 +130,8 @@ def test_settings_are_read_or_refused(text):
 
 def test_attack_without_what_is_expected_is_error(tmp_path):
     (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "a01.py").write_text("# attack: A1\n# problem: allreduce\n")
-    with pytest.raises(UsageError, match="expect"):
+    (tmp_path / "kernels" / "a01.py").write_text("# problem: allreduce\ndef solution(x): pass\n")
+    with pytest.raises(UsageError, match=r"\$.expect"):
         read_kernels(tmp_path)
     assert os.listdir(tmp_path) == ["kernels"]
 

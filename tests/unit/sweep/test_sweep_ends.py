@@ -140,7 +140,7 @@ def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
     with pytest.raises(UsageError, match="nobody"):
         start_sweep(paths, "--players nobody --name=mine")
     assert (paths.sweeps / "mine.log").exists()
-    for options, said in (("--name 'a", "quot"), ("", "problems")):
+    for options, said in (("--name 'a", "quot"), ("", "no options: every baseline would run")):
         with pytest.raises(UsageError, match=said):
             start_sweep(paths, options)
 
