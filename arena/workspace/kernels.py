@@ -158,7 +158,7 @@ class Workspace:
         first = self.kernel_path(problem)
         with suppress(OSError, ValueError):
             name = (first.parent / OPEN).read_text(encoding="utf-8").strip()
-            if name == Path(name).name and (last := first.with_name(name)) in self.variants(first):
+            if (last := first.with_name(name)) in self.variants(first):
                 return last
         return first
 
@@ -425,7 +425,7 @@ class KernelLocks:
     def _lock(self, stem: str) -> int:
         make_folder(self._folder)
         with writing(self._folder):
-            file = os.open(self._folder / stem, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._folder / stem, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import UsageError
-from arena.workspace.kernel_folder import main_file, write_folder
+from arena.workspace.kernel_folder import listed_name, main_file, other_files, shown_text, write_folder
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MOST_BYTES, MOST_FILES, Kernel, fault_in, kernel_hash
@@ -29,6 +29,9 @@ def test_folder_is_read_without_litter(folder: Path) -> None:
     assert kernel.files == {"helper.py": b"# helper.py\n", "ops/reduce.cu": b"# ops/reduce.cu\n"}
     assert kernel.name == "two_shot/kernel.py"
     assert main_file(folder) == folder / "kernel.py"
+    assert (listed_name(folder), listed_name(main_file(folder))) == ("two_shot/", "kernel")
+    shown = Kernel("main", {"z.h": b"z", "a.bin": b"\xff"})
+    assert shown_text(shown) == "main\n\n==> a.bin <==\n(1 bytes, no text)\n\n==> z.h <==\nz"
 
 
 def test_hash_of_one_file_is_its_text_hash(tmp_path: Path) -> None:
@@ -68,15 +71,21 @@ def test_file_named_baseline_is_not_the_baseline(tmp_path: Path) -> None:
 
 
 def test_limits(folder: Path) -> None:
-    (folder / "big.bin").write_bytes(bytes(MOST_BYTES))
-    with pytest.raises(UsageError, match="has more than 4 MiB"):
+    room = MOST_BYTES - sum(map(len, other_files(folder).values()))
+    (folder / "z.bin").write_bytes(bytes(room))
+    assert len(other_files(folder)["z.bin"]) == room
+    with pytest.raises(UsageError, match=r"two_shot: the kernel has more than 4 MiB"):  # with kernel.py
         read_kernel(folder)
-    (folder / "big.bin").unlink()
+    (folder / "z.bin").write_bytes(bytes(room + 1))
+    with pytest.raises(UsageError, match=r"two_shot has more than 4 MiB"):
+        read_kernel(folder)
+    (folder / "z.bin").unlink()
     for number in range(MOST_FILES - 3):  # and the folder's own three
         (folder / f"part{number}.h").touch()
-    assert len(read_kernel(folder).files) == MOST_FILES - 1
+    assert list(found := read_kernel(folder).files) == sorted(found)
+    assert len(found) == MOST_FILES - 1
     (folder / "one_more.h").touch()
-    with pytest.raises(UsageError, match="has more than 200 files"):
+    with pytest.raises(UsageError, match="two_shot has more than 200 files"):
         read_kernel(folder)
 
 
@@ -127,10 +136,28 @@ def test_revisions_have_all_files_and_restore(folder: Path, tmp_path: Path) -> N
     assert workspace.keep_revision(before.text, before.files) == before.sha256
     assert workspace.kernel(before.sha256) == before.kernel
     restored = workspace.put_beside(folder, before.kernel)
-    with pytest.raises(OSError, match="Not a directory"):
-        write_folder(folder / "kernel.py" / "below", before.kernel)
     assert read_kernel(restored).kernel == before.kernel
     assert set(workspace.variants(folder)) == {folder, restored}
+    (restored / "helper.py").write_text("# mine\n")
+    assert workspace.put_beside(folder, before.kernel) == restored
+    assert (restored / "helper.py").read_text() == "# mine\n"
+
+
+def test_a_folder_is_written_whole_or_not(tmp_path: Path) -> None:
+    kernel = Kernel("text", {"sum.h": b"", "ops/sum.cu": b""})
+    for name, mode, access in (("mine", 0o600, 0o700), ("shared", 0o644, 0o755), ("kept", 0o400, 0o700)):
+        write_folder(tmp_path / name, kernel, mode)
+        write_folder(tmp_path / name, kernel, mode)  # another process has written it
+        assert read_kernel(tmp_path / name).kernel == kernel
+        found = [path.stat().st_mode & 0o777 for path in (tmp_path / name).rglob("*")]
+        assert sorted(found) == sorted([mode] * 3 + [access])
+        assert (tmp_path / name).stat().st_mode & 0o777 == access
+    write_folder(tmp_path / "deep", Kernel("text", {"a/b/c.h": b""}))
+    (tmp_path / "taken").write_text("a file")
+    for place in ("taken", "taken/below"):
+        with pytest.raises(OSError, match="Not a directory"):
+            write_folder(tmp_path / place, kernel)
+    assert sorted(os.listdir(tmp_path)) == ["deep", "kept", "mine", "shared", "taken"]
 
 
 def test_a_damaged_revision_is_not_handed_out(folder: Path, tmp_path: Path) -> None:
@@ -152,10 +179,14 @@ def test_a_folder_is_renamed_with_its_draft(folder: Path, tmp_path: Path) -> Non
     assert (workspace.draft(new), workspace.draft(new / "ops/reduce.cu")) == ("typed", "typed, too")
     with pytest.raises(UsageError, match="there is a kernel one-shot already"):
         workspace.variant(new, "one-shot")
-    workspace.move_file(new, "helper.py", "more/help.py")
-    workspace.move_file(new, "ops/reduce.cu", "")
+    workspace.move_file(new, "helper.py", "more/and/help.py")
+    workspace.move_file(new, "more/and/help.py", "more/help.py")
+    for _ in range(2):  # another program may have deleted it
+        workspace.move_file(new, "ops/reduce.cu", "")
     with pytest.raises(UsageError, match=r"has a file kernel\.py already"):
         workspace.move_file(new, "more/help.py", "kernel.py")
-    workspace.save(new, "text", "deep/new.py")
-    assert read_kernel(new).files == {"more/help.py": b"# helper.py\n", "deep/new.py": b"text"}
+    for name in ("new.py", "newer.py"):
+        workspace.save(new, "text", f"deep/down/{name}")
+    files = {"more/help.py": b"# helper.py\n", "deep/down/new.py": b"text", "deep/down/newer.py": b"text"}
+    assert read_kernel(new).files == files
     assert workspace.draft(new / "ops/reduce.cu") is None

@@ -27,15 +27,6 @@ def test_starter_has_baselines_parameters_and_names_its_problem(problem: Problem
 
 
 @pytest.mark.problems
-@pytest.mark.parametrize("template", template_names())
-def test_no_starter_imports_a_module_twice(template: str) -> None:
-    for problem in load_catalogue().problems:
-        body = ast.parse(starter(problem, template)).body
-        imports = [ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert len(imports) == len(set(imports)), (problem.slug, imports)
-
-
-@pytest.mark.problems
 def test_imports_of_starters_stand_in_order_of_formatter(tmp_path: Path) -> None:
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "I,E402", "--line-length", "200"]
     ruff += ["--config", 'lint.isort.known-first-party = ["problems", "sandbox"]']
