@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
-from arena.models.fences import Block, blocks_of, is_python, opening_of, parses, read_answer
+from arena.models.fences import Block, blocks_of, is_python, opening_of, read_answer
 from arena.models.other_forms import WRITES_CALLS_AS_TEXT, is_kernel, other_forms
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
 
@@ -173,7 +173,7 @@ class _Names(NamedTuple):
 
 def _whole(blocks: Sequence[Block]) -> str:
     """Returns the last kernel without undefined names, else the last one that parses, else an empty text."""
-    names = {at: _names_of(block.text) for at, block in enumerate(blocks) if parses(block.text)}
+    names = {at: _names_of(block.text) for at, block in enumerate(blocks)}
     defining = [at for at in names if "solution" in names[at].bound]
     kernels = [at for at in defining if not _is_stub(blocks[at].text)] or defining
     parts = names.keys() - defining

@@ -2,9 +2,9 @@
 
 import pytest
 
-from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_of
+from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_of, whole_kernel
 from arena.models.budget import Spent
-from arena.models.conversation import Finish
+from arena.models.conversation import Finish, ToolCall
 from arena.players.feedback import fenced_kernel
 from sandbox.protocol.kernel_files import Kernel
 
@@ -20,14 +20,19 @@ def outcome(text: str, reason: str = "stop") -> str:
 
 
 def test_blocks_that_kernel_needs_are_joined_in_order() -> None:
-    solution = "def solution(x):\n    return torch.add(x, SOURCE)\n"
-    parts = block("import torch\n") + "then\n" + block("SOURCE = 1\n", "py")
-    unused = block("import math\nx = math.pi\n")
-    assert kernel_of(parts + unused + block(solution)).source == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
+    solution = "def solution(x):\n    return x + SOURCE\n"
+    parts = ["import math\n", "BASE = math.pi\n", "SOURCE = BASE + 1\n"]
+    unused = block("import torch\nx = torch.pi\n")
+    text = "then\n".join(map(block, parts)) + unused + block(solution)
+    assert kernel_of(text).source == "\n\n".join([*parts, solution])
+    lonely = "def solution(x):\n    return no(x)\n"
+    assert whole_kernel(block(lonely)).source == lonely
+    draft = "import torch\n\nSOURCE = 1\n\n\ndef solution(x):\n    return x + SOURCE\n"
+    assert kernel_of(block(draft) + block(solution)).source == draft  # no kernel is a part of another
 
 
 def test_fences_within_a_kernel_do_not_end_it() -> None:
-    inner = 'DOC = """\n```\nnot the end\n```\n"""\n\n\ndef solution(x):\n    return x\n'
+    inner = 'DOC = """\n```\nnot the end\n```\n> quoted\n"""\n\n\ndef solution(x):\n    return x\n'
     assert kernel_of(block(inner, fence="````")).source == inner
     assert kernel_of(block(inner, fence="~~~")).source == inner
     assert kernel_of(block(inner)).source == inner
@@ -53,6 +58,9 @@ def test_what_a_continuation_repeats_is_dropped(repeated: str) -> None:
 
 def test_chance_repetitions_are_kept() -> None:
     assert join_continuation("x = 1", "1") == "x = 11"
+    assert join_continuation("x = abcdefghijk", "abcdefghijk!") == "x = abcdefghijkabcdefghijk!"
+    assert join_continuation("x = abcdefghijkl", "abcdefghijkl!") == "x = abcdefghijkl!"
+    assert join_continuation("a\nx = 1\n", "x = 1\ny") == "a\nx = 1\ny"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +81,26 @@ def test_chance_repetitions_are_kept() -> None:
 )
 def test_every_answer_has_one_outcome(text: str, reason: str, expected: str) -> None:
     assert outcome(text, reason) == expected
+
+
+def test_what_has_no_kernel_says_why() -> None:
+    call = ToolCall("run", "{}")
+    answers = {
+        "the model declined: " + "x" * 200: ModelAnswer("", Finish("refusal", "x" * 300), Spent()),
+        "the model declined": ModelAnswer("", Finish("refusal"), Spent()),
+        "the answer was cut off again and again": ModelAnswer("So", Finish("length"), Spent(), continued=2),
+        "the answer was cut off": ModelAnswer("So", Finish("length"), Spent()),
+        "max_tokens": ModelAnswer("So", Finish("length", "max_tokens"), Spent()),
+        "the budget is spent": ModelAnswer("", Finish("budget"), Spent()),
+        "$1 is spent": ModelAnswer("", Finish("budget", "$1 is spent"), Spent()),
+        "the answer is empty": ModelAnswer("", Finish("stop"), Spent()),
+        "the answer has no code: so it is": ModelAnswer("so\n it  is", Finish("stop"), Spent()),
+        "it called tools again and again, and there is no kernel in its answer": ModelAnswer(
+            "So", Finish("stop"), Spent(), calls=(call,)
+        ),
+        "": ModelAnswer(block(WHOLE), Finish("stop"), Spent(), calls=(call,)),
+    }
+    assert {each.reason: each for each in answers.values()} == answers
 
 
 MAIN = "from .ops.sums import total\n\n\ndef solution(x):\n    return total(x)\n"

@@ -1,8 +1,12 @@
-"""The kernels in a hundred written answers (answers.toml), and properties of all answers."""
+"""The kernels in written answers (answers.json), and properties of all answers.
+
+answers.json: by kind and name, the answer, its blocks (language, text, closed, name), and the other parts of `read_answer`.
+<K> is the kernel, <K2>, <K3>, <K4> the same indented, <K>> quoted, <D> a draft, <B> a draft that is no Python, <S> a stub.
+"""
 
 import itertools
+import json
 import textwrap
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.models.answer import has_whole_kernel, join_continuation, kernel_of, whole_kernel
-from arena.models.fences import blocks_of
+from arena.models.fences import blocks_of, read_answer
 
 REST = 'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
 KERNEL = "import torch\n\n\n" + REST
@@ -23,7 +27,9 @@ TEXTS = {
     "<S>": 'def solution(a, b):\n    """Add."""\n    ...\n',
     "<U>": "x = torch.ones(2)\nprint(solution(x, x))\n",
 } | {f"<K{columns}>": textwrap.indent(KERNEL, " " * columns) for columns in (2, 3, 4)}
-ANSWERS = tomllib.loads(Path(__file__).with_name("answers.toml").read_text(encoding="utf-8"))
+ANSWERS = Path(__file__).with_name("answers.json").read_text(encoding="utf-8")
+for name, meant in TEXTS.items():
+    ANSWERS = ANSWERS.replace(name, json.dumps(meant)[1:-1])
 FENCED = f"Here:\n\n```python\n{KERNEL}```\n"
 
 
@@ -34,14 +40,19 @@ def made(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("kind", "written"),
     [
-        pytest.param(made(text), {"none": ""}.get(kind, KERNEL), id=f"{kind}-{name}")
-        for kind, texts in ANSWERS.items()
-        for name, text in texts.items()
+        pytest.param(kind, written, id=f"{kind}-{name}")
+        for kind, answers in json.loads(ANSWERS).items()
+        for name, written in answers.items()
     ],
 )
-def test_the_kernel_of_a_made_answer(text: str, expected: str) -> None:
+def test_the_kernel_of_a_made_answer(kind: str, written: list[object]) -> None:
+    text = str(written[0])
+    found = read_answer(text)
+    blocks = [[each.language, each.text, each.closed, each.name] for each in found.blocks]
+    assert [text, blocks, found.plain, found.thinking, found.thought, "".join(found.rest)] == written
+    expected = {"kernel": KERNEL, "none": "", "broken": TEXTS["<B>"]}[kind]
     assert kernel_of(text).source.replace("\r\n", "\n") == expected
 
 
@@ -59,7 +70,9 @@ def test_the_kernel_of_a_made_answer(text: str, expected: str) -> None:
 def test_what_continues_an_answer_may_say_so(said: str) -> None:
     for cut, fence in itertools.product(["def sol", "return 2 * a\n", "    return "], ["", "```python\n", "```\n"]):
         place = FENCED.index(cut) + len(cut)
-        assert kernel_of(join_continuation(FENCED[:place], said + fence + FENCED[place:])).source == KERNEL
+        for end in ("```\n", "") if "python" in fence else ("```\n",):  # it may forget the last fence
+            more = said + fence + FENCED[place:].removesuffix("```\n") + end
+            assert kernel_of(join_continuation(FENCED[:place], more)).source == KERNEL
 
 
 def test_an_answer_that_begins_again_says_so_first() -> None:

@@ -1,20 +1,23 @@
-"""Differences between servers of one protocol: names of fields, parts in place of texts, answers without a stream."""
+"""What protocols want and say (requests.json, events.json), and differences between servers of one protocol."""
 
 import html
 import json
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
-from model_server import KEY, ModelServer, Reply, Seen, raw, status, streamed
+from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, raw, status, streamed
 
 from arena.errors import PlayerFailed
 from arena.models import stream as streaming
 from arena.models.answer import ModelAnswer, kernel_of, whole_kernel
 from arena.models.budget import Spent
-from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Thought, ToolCall, ToolResult
+from arena.models.conversation import AnyPiece, Conversation, Finish, Message, ToolCall, ToolResult
 from arena.models.model import open_model
+from arena.models.provider import ErrorEvent
 from arena.models.providers import find_provider
 from arena.models.stand_in import answer, serve
 from arena.paths import Paths
@@ -70,21 +73,6 @@ async def test_reasoning_text_over_limit_is_told(model_server: ModelServer) -> N
     assert "used up max_tokens (64)" in answer.reason
 
 
-async def test_content_may_be_a_list_of_parts(model_server: ModelServer) -> None:
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]},
-        {"type": "thinking", "thinking": "what"},
-        {"type": "text", "text": "he"},
-        {"type": "text", "text": "llo"},
-        {"type": "image_url"},
-        "?",
-    ]
-    model_server.replies = [chunks({"choices": [{"delta": {"content": parts}, "finish_reason": "stop"}]})]
-    answer, pieces = await ask(model_server)
-    assert answer.text == "hello"
-    assert [piece.text for piece in pieces if isinstance(piece, Thought)] == ["so", "what"]
-
-
 REFUSED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
@@ -115,6 +103,7 @@ async def test_settings_can_leave_fields_out_of_a_request(model_server: ModelSer
     (seen,) = model_server.seen
     assert isinstance(seen, Seen)
     assert set(seen.body) == {"model", "messages", "stream"}
+    assert seen.headers["authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize(
@@ -136,42 +125,12 @@ async def test_the_details_of_a_refusal_are_told(model_server: ModelServer, body
         await ask(model_server)
 
 
-WHOLE = {
-    "openai_chat": {
-        "choices": [{"message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
-    },
-    "openai_responses": {
-        "object": "response",
-        "status": "completed",
-        "output": [{"type": "message", "content": [{"type": "output_text", "text": "hello"}]}],
-        "usage": {"input_tokens": 7, "output_tokens": 3},
-    },
-    "anthropic": {
-        "type": "message",
-        "content": [{"type": "text", "text": "hello"}],
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": 7, "output_tokens": 3},
-    },
-    "gemini": {
-        "candidates": [{"content": {"parts": [{"text": "hello"}]}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 3},
-    },
-}
-
-
-@pytest.mark.parametrize("protocol", WHOLE)
-async def test_a_whole_answer_without_a_stream_is_one(model_server: ModelServer, protocol: str) -> None:
-    model_server.replies = [whole(WHOLE[protocol])]
-    answer, _ = await ask(model_server, provider=protocol)
+async def test_a_whole_answer_without_a_stream_is_one(model_server: ModelServer) -> None:
+    choice = {"message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}
+    model_server.replies = [whole({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})]
+    answer, _ = await ask(model_server)
     assert (answer.text, answer.outcome) == ("hello", "prose")
     assert (answer.spent.read, answer.spent.written) == (7, 3)
-
-
-def test_gemini_says_why_an_answer_ended() -> None:
-    ends = {"SAFETY": Finish("refusal", "SAFETY"), "MAX_TOKENS": Finish("length"), "OTHER": Finish("stop", "OTHER")}
-    for reason, end in ends.items():
-        assert find_provider("gemini").reader()("", json.dumps({"candidates": [{"finishReason": reason}]})) == [end]
 
 
 def test_every_text_of_a_turn_counts() -> None:
@@ -427,3 +386,45 @@ def test_broken_code_is_not_cut_to_whole_kernel(line: str) -> None:
     assert kernel_of(f"Here it is:\n\n```python\n{broken}```\nDone.").source == broken
     assert kernel_of(f"Here it is:\n\n{broken}").source == ""
     assert kernel_of(f"Here it is:\n\n{broken}\nIt works.").source == ""
+
+
+REQUESTS, EVENTS = (
+    json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("requests.json", "events.json")
+)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_requests_are_what_each_protocol_wants(protocol: str) -> None:
+    talk = msgspec.convert(REQUESTS["conversation"], Conversation)
+    bare = ModelSettings(provider=protocol, model="m-1", max_tokens=777)
+    extra = {"top_p": 0.9, "generationConfig": {"topK": 3}}
+    model = msgspec.structs.replace(bare, temperature=0.5, extra=extra)
+    ask = find_provider(protocol).request
+    asked = ask(model, "the-key", talk), ask(bare, "", Conversation("", talk.messages[:1]))
+    found = json.dumps([[each.path, each.headers, each.body] for each in asked])
+    assert json.loads(found) == REQUESTS[protocol]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_events_are_read_as_each_protocol_means(protocol: str) -> None:
+    for stream in EVENTS[protocol]:
+        read = find_provider(protocol).reader()
+        for event, data, pieces in stream:
+            try:
+                found: object = [
+                    repr(each) for each in read(event, data if isinstance(data, str) else json.dumps(data))
+                ]
+            except (ErrorEvent, ValueError) as error:
+                found = f"{getattr(error, 'kind', '')}: {error}"
+            assert found == pieces
+
+
+def test_only_openai_itself_has_new_name_of_limit() -> None:
+    for url, name in (
+        ("", "max_completion_tokens"),
+        ("https://api.openai.com/v1/", "max_completion_tokens"),
+        ("http://a/v1", "max_tokens"),
+    ):
+        model = ModelSettings(provider="openai_chat", model="m-1", max_tokens=777, base_url=url)
+        body = find_provider("openai_chat").request(model, "", Conversation("", ())).body
+        assert {each: body[each] for each in body if "max" in each} == {name: 777}

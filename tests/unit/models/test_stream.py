@@ -16,6 +16,7 @@ from model_server import (
     ModelServer,
     Seen,
     broken_off,
+    call_events,
     dripping,
     events,
     random_sizes,
@@ -64,45 +65,9 @@ async def ask(player: ModelClient) -> tuple[ModelAnswer, list[AnyPiece]]:
     return answer, pieces
 
 
-async def test_requests_say_what_each_protocol_wants(model_server: ModelServer) -> None:
-    seen: dict[str, Seen] = {}
-    for protocol in PROTOCOLS:
-        model_server.replies = [streamed("hi")]
-        fields = {"temperature": 0.5, "max_tokens": 777, "extra": {"top_p": 0.9}}
-        await ask(player(model_server, protocol, **fields))
-        seen[protocol] = model_server.seen[-1]
-        assert "be brief" in seen[protocol].prompt
-        assert "a kernel, please" in seen[protocol].prompt
-        assert "777" in seen[protocol].prompt
-        assert seen[protocol].body["top_p"] == 0.9
-        assert KEY not in seen[protocol].path + seen[protocol].prompt
-    assert seen["openai_chat"].headers["authorization"] == f"Bearer {KEY}"
-    assert seen["openai_chat"].body["messages"][0] == {"role": "system", "content": "be brief"}
-    assert seen["openai_responses"].body["input"][1]["role"] == "assistant"
-    assert (seen["anthropic"].path, seen["anthropic"].headers["x-api-key"]) == ("/v1/messages", KEY)
-    assert seen["gemini"].path == "/models/m-1:streamGenerateContent?alt=sse"
-    assert seen["gemini"].headers["x-goog-api-key"] == KEY
-    assert [turn["role"] for turn in seen["gemini"].body["contents"]] == ["user", "model", "user"]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_refusal_is_one(model_server: ModelServer, protocol: str) -> None:
-    model_server.replies = [streamed("I will not.", finish="refusal")]
-    answer, _ = await ask(player(model_server, protocol))
-    assert answer.outcome == "refusal"
-    assert "declined" in answer.reason
-
-
-@pytest.mark.parametrize(
-    ("protocol", "said"),
-    [
-        ("gemini", b'{"promptFeedback": {"blockReason": "NOT THIS"}}'),
-        ("openai_chat", b'{"choices": [{"delta": {"refusal": "NOT THIS"}, "finish_reason": "stop"}]}'),
-    ],
-)
-async def test_the_words_of_a_refusal_are_its_reason(model_server: ModelServer, protocol: str, said: bytes) -> None:
-    model_server.replies = [raw(b"data: " + said + b"\n\n")]
-    answer, _ = await ask(player(model_server, protocol))
+async def test_the_words_of_a_refusal_are_its_reason(model_server: ModelServer) -> None:
+    model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "NOT THIS"}}\n\n')]
+    answer, _ = await ask(player(model_server, "gemini"))
     assert (answer.outcome, answer.reason) == ("refusal", "the model declined: NOT THIS")
 
 
@@ -124,6 +89,13 @@ async def test_a_truncated_answer_is_continued(model_server: ModelServer, protoc
     for seen, text in zip(model_server.seen[1:], (KERNEL[:37], KERNEL[:50]), strict=True):
         assert text.rstrip() in json.loads(json.dumps(seen.prompt)).replace("\\n", "\n")
     assert answer.spent.written == 150  # all requests are paid for
+
+
+async def test_truncated_answer_with_a_call_is_not_continued(model_server: ModelServer) -> None:
+    data = call_events("openai_chat", "Let us see.", [("run", '{"source": "')])
+    model_server.replies = [raw(data.replace(b'"finish_reason": "tool_calls"', b'"finish_reason": "length"'))]
+    answer, _ = await ask(player(model_server))
+    assert (answer.finish.reason, answer.continued, len(answer.calls)) == ("length", 0, 1)
 
 
 async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) -> None:
