@@ -36,7 +36,7 @@ class RefereeProcess:
         self._ready: asyncio.Future[Ready]
         self._stderr = bytearray()
         self._reader: asyncio.Task[None]
-        self.alive = False
+        self.alive = True
 
     @classmethod
     async def start(
@@ -65,7 +65,6 @@ class RefereeProcess:
             )
         except OSError as error:
             raise RefereeFailed(f"cannot start the referee: {error}", "run `pkb-arena doctor`") from None
-        self.alive = True
         self._reader = asyncio.create_task(self._read())
         try:
             async with asyncio.timeout(START_S):

@@ -1,6 +1,7 @@
 """The doctor on this machine's clocks: it reads the results of the last runs and starts none."""
 
 import math
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -34,9 +35,16 @@ def keep(paths: Paths, *entries: RunRecord) -> None:
 
 def test_before_first_run_advice_is_to_run_kernel(paths: Paths) -> None:
     found = clock_finding(paths)
-    assert (found.state, clock_resolutions(paths)) == ("limited", [])
+    assert (found.name, found.state, clock_resolutions(paths)) == ("clocks", "limited", [])
     assert found.advice == "end other programs, then run any kernel"
     assert not paths.database.exists()
+
+
+def test_index_that_is_denied_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = PermissionError(13, "Permission denied", "/of/another/user")
+    monkeypatch.setattr("arena.records.index.stored", Mock(side_effect=denied))
+    found = clock_finding(paths)
+    assert (found.name, found.state, found.found) == ("clocks", "limited", "/of/another/user: Permission denied")
 
 
 def test_median_of_last_runs_by_clock_and_device(paths: Paths) -> None:
@@ -65,5 +73,5 @@ def test_median_of_last_runs_by_clock_and_device(paths: Paths) -> None:
 def test_clocks_that_can_tell_nothing_get_advice(paths: Paths) -> None:
     keep(paths, entry(1, "cpu", 90.0, None), entry(2, "cuda", 80.0, 2.0))
     found = clock_finding(paths)
-    assert found.state == "limited"
+    assert (found.name, found.state) == ("clocks", "limited")
     assert "--seconds" in found.advice

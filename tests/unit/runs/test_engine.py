@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from arena.machine import calibration
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
+from arena.records.json_lines import sync
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge_to_end
 from arena.runs.referee_process import RefereeProcess
@@ -60,6 +62,34 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     assert [event async for event in run.events()] == list(read_events(journal))
     entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert (entry.verdict, entry.median, entry.outcome) == (Verdict.PASS, 1.5, "faster")
+
+
+async def test_baseline_is_indexed_and_its_text_kept_nowhere(
+    engine: Engine, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, synced = Mock(side_effect=Store), Mock(side_effect=sync)
+    monkeypatch.setattr(arena.runs.engine, "Store", opened)
+    monkeypatch.setattr(arena.runs.engine, "sync", synced)
+    await engine.start(SETTING)
+    await comes_true(lambda: "spare" in engine.worlds)
+    runs = [await judge_to_end(engine, replace(request(""), kernel_name="baseline")) for _ in range(2)]
+    await engine.close()
+    assert opened.call_count == 1
+    assert [call[0] for call, _ in synced.call_args_list] == [paths.runs / f"{run.header.run_id}.jsonl" for run in runs]
+    assert not paths.workspace.exists()
+
+
+async def test_measurement_that_fails_says_why(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring = asyncio.create_task(engine.time_transfers(SETTING))
+    await comes_true(lambda: engine._listeners)
+    for text in ("no room", "too late"):
+        engine._tell(events.Fatal(message=text))
+    with pytest.raises(RefereeFailed, match="no room"):
+        await measuring
+    monkeypatch.setattr(arena.runs.engine, "MEASURING_S", 0.05)
+    with pytest.raises(RefereeFailed, match="nothing was measured within 0 s"):
+        await engine.time_transfers(SETTING)
+    assert engine._listeners == []
 
 
 async def judged(engine: Engine) -> RunInProgress:

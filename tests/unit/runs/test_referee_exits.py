@@ -61,6 +61,19 @@ async def test_late_end_of_old_referee_ends_no_run(
         assert isinstance(await run.end(), Cancelled)
 
 
+async def test_an_end_that_is_late_holds_up_nobody(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SHUTDOWN_S", "KILL_S"):
+        monkeypatch.setattr(arena.runs.referee_process, name, 0.1)
+    child = tmp_path / "child"
+    async with Engine(paths, command=(sys.executable, "-c", WITH_A_CHILD, str(child), COMMAND[-1])) as engine:
+        await engine.start()
+        referee = engine._referee
+    os.kill(int(child.read_text()), signal.SIGKILL)
+    await comes_true(referee._process.stderr.at_eof)  # nothing of it is left for the next test
+
+
 async def test_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths, tmp_path: Path) -> None:
     faults: list[dict[str, object]] = []
     code, started = "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(60)", tmp_path / "started"
