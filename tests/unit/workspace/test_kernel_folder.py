@@ -185,8 +185,9 @@ def test_a_folder_is_renamed_with_its_draft(folder: Path, tmp_path: Path) -> Non
         workspace.move_file(new, "ops/reduce.cu", "")
     with pytest.raises(UsageError, match=r"has a file kernel\.py already"):
         workspace.move_file(new, "more/help.py", "kernel.py")
+    workspace.save_draft(new / "deep/down/new.py", "typed")
     for name in ("new.py", "newer.py"):
         workspace.save(new, "text", f"deep/down/{name}")
     files = {"more/help.py": b"# helper.py\n", "deep/down/new.py": b"text", "deep/down/newer.py": b"text"}
     assert read_kernel(new).files == files
-    assert workspace.draft(new / "ops/reduce.cu") is None
+    assert workspace.draft(new / "ops/reduce.cu") is workspace.draft(new / "deep/down/new.py") is None

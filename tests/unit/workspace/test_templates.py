@@ -37,7 +37,8 @@ def test_imports_of_starters_stand_in_order_of_formatter(tmp_path: Path) -> None
     subprocess.run([*ruff, str(tmp_path)], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_signature_shows_defaults() -> None:
+def test_a_signature_shows_defaults(problem: Problem) -> None:
+    assert signature(problem) == "solution(A_local, B_local)"
     problems = [problem for problem in load_catalogue().problems if any(default for _, default in problem.parameters)]
     assert problems
     for problem in problems:

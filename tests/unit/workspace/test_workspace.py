@@ -281,7 +281,7 @@ def test_new_lines_get_the_usual_line_end() -> None:
     assert with_line_ends("x\nnew\nz\n", "x\r\na\r\nb\nc\nz\n") == "x\r\nnew\r\nz\n"
     assert with_line_ends("x\nnew", "x\r\na\nb\r\nc") == "x\r\nnew"
     mixed = "x\n" * 200 + "x\r\n" * 201
-    assert with_line_ends("new\n" + plain(mixed), mixed) == "new\r\n" + mixed
+    assert with_line_ends(f"new\n{plain(mixed)}end", mixed) == f"new\r\n{mixed}end"
 
 
 def test_kernels_of_a_problem_have_names(workspace: Workspace, problem: Problem) -> None:
