@@ -1,5 +1,6 @@
 """A kernel's source as a module: what is refused, and exceptions, with the line of the user's file."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 
 from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.protocol.frames import Kind
+from sandbox.rank import kernel_module
 from sandbox.rank.kernel_module import KernelRefused, describe, failure_kind, kernel_line, load_solution, stand_in
 
 DECORATED = """
@@ -179,3 +181,56 @@ def test_gpu_fault_keeps_its_kind_whoever_noticed(error: Exception, kind: Kind) 
 def test_early_exceptions_are_loading_errors() -> None:
     assert failure_kind(ZeroDivisionError(), loading=True) is Kind.LOAD_FAILED
     assert failure_kind(CUDADriverError(719), loading=True) is Kind.DEVICE
+
+
+def test_module_is_found_by_what_inspects_it(tmp_path: Path) -> None:
+    text = "def solution(x):\n    return x\n"
+    solution = load_solution(text, str(tmp_path / "kernel.py"), [("x", None)])
+    assert inspect.getsource(solution) == text == (tmp_path / "kernel.py").read_text()
+    assert (solution.__module__, solution.__globals__["__file__"]) == ("kernel", str(tmp_path / "kernel.py"))
+    assert sys.modules["kernel"].solution is solution
+    module = load(tmp_path, text).__globals__
+    assert (module["__package__"], module["__path__"]) == ("kernel", [str(tmp_path)])
+    spec = module["__spec__"]
+    assert (spec.name, spec.origin, spec.submodule_search_locations) == (
+        "kernel",
+        f"{tmp_path}/kernel.py",
+        [str(tmp_path)],
+    )
+
+
+def test_argument_is_named_by_its_memory() -> None:
+    x, parts = torch.zeros(16), [torch.zeros(4), torch.zeros(4)]
+    parameters, arguments = [("n", None), ("x", None), ("parts", None)], (3, x, parts)
+    for tensor, name in ((x, "x"), (x[:1], "x"), (parts[0], "parts[0]"), (parts[1], "parts[1]"), (torch.zeros(4), "")):
+        assert kernel_module._argument(tensor, arguments, parameters) == name
+    given = {"x": x, "part": parts[1]}
+    for result, words in (
+        (x[15:], "output out .* the argument x;"),
+        ([1, parts[1]], r"output 1 .* argument parts\[1\];"),
+    ):
+        with pytest.raises(KernelRefused, match=words) as refused:
+            kernel_module._refuse_alias(result, arguments, given, parameters)
+        assert refused.value.kind is Kind.BAD_STRUCTURE
+    for result in (x[:0], x.clone(), None):
+        kernel_module._refuse_alias(result, arguments, given, parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "line"),
+    [
+        ("from inner import fails as solution", "inner.py", 0),
+        ("from json import loads as solution", "", 0),
+        ("import inner\ndef solution(x):\n    x[1]", "kernel.py", 3),
+        ("import inner\ndef solution(x):\n    inner.fails(x)", "inner.py", 3),
+    ],
+)
+def test_deepest_file_of_folder_is_found(folder: Path, text: str, file: str, line: int) -> None:
+    (folder / "inner.py").write_text("def fails(x):\n    {}['key']\n")
+    solution = load(folder, text + "\n")
+    with pytest.raises((LookupError, ValueError)) as raised:
+        solution("[")
+    assert kernel_module.deepest(raised.value, str(folder)) == (f"{folder}/{file}" if file else "")
+    assert kernel_line(raised.value, f"{folder}/kernel.py") == line
+    told = describe(raised.value, f"{folder}/kernel.py", str(folder))
+    assert (str(folder) in told, "test_kernel_module" in told) == (False, False)

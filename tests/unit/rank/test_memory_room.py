@@ -80,3 +80,30 @@ def test_tensor_larger_than_memory_is_lack_of_memory(shape) -> None:
 
 def test_other_exceptions_are_no_lack_of_memory() -> None:
     assert not room.lack_of_memory(RuntimeError("shape '[3]' is invalid for input of size 4"))
+
+
+@pytest.mark.parametrize(
+    ("fits", "limit", "found"),
+    [([5, 9], 100, 5), ([3, 4], 50, 4), ([3, 2], 50, 2), ([None, 6], 50, 6), ([None, None], None, None)],
+)
+def test_first_arenas_with_enough_references_are_taken(fits, limit, found) -> None:
+    device = Device()
+    device.memory_bytes = lambda: 1 << 40  # type: ignore[method-assign]
+    code = SimpleNamespace(capacity=lambda _: 1 << 12, problem=SimpleNamespace(mutates=[]))
+    measured = room.BaselineMeasurement(code, None, device, None)  # type: ignore[arg-type]
+    measured.in_sizes, measured.out_sizes, measured.seconds, measured.shapes = [64], [64], [1.0], [[]]
+    answers = iter(fits)
+
+    def references(there: int, arena_bytes: int, *sizes: int) -> int:
+        assert (there, sizes) == (1 << 40, (64, (1 << 12) + slots.header_bytes(16) + host.PAGE, 7))
+        if (answer := next(answers)) is None:
+            raise SizesRefused("too large")
+        return answer
+
+    measured.references = references  # type: ignore[method-assign]
+    if limit is None:
+        with pytest.raises(SizesRefused):
+            measured.result([100, 50], 5, 7)
+    else:
+        told = measured.result([100, 50], 5, 7)
+        assert (told.references, told.arena_bytes) == (found, limit)

@@ -210,3 +210,33 @@ def test_result_that_later_call_completes_is_wrong_somewhere():
 
     assert wrong(MANY) > CALLS  # in the first batch, each output is copied at once
     assert sum(wrong(MANY) for _ in range(8)) > 8
+
+
+def test_copies_are_loaded_once_before_the_clock(monkeypatch):
+    copied, (slot,) = [], ready_slots(two(1), 1)
+    monkeypatch.setattr(
+        output_copies, "copy_all", lambda targets, tensors: copied.append([*map(len, (targets, tensors))])
+    )
+    for holds, expected in ((False, []), (True, [[2, 2]] * 3)):
+        taken = OutputCopies(holds)
+        for _ in range(2):
+            taken.warm_up(slot, two(1))
+            assert copied == expected
+
+
+def test_no_more_results_are_held_than_were_watched(monkeypatch):
+    taken = OutputCopies(holds=True)
+    run(taken, fresh, MANY)
+    assert taken.watched == HELD
+    taken.start(1600, noop=False)
+    assert 40 < len(taken._at_once) < 200  # of 1,600 results one in 16
+    for most, size in ((HELD, 1 << 30), (5, 5 * fresh(0).nbytes)):
+        monkeypatch.setattr(output_copies, "HELD_BYTES", size)
+        monkeypatch.setattr(output_copies, "_draws", SimpleNamespace(randrange=lambda many: 1))  # none at once
+        taken.start(MANY, noop=False)
+        held = []
+        for number, slot in enumerate(ready_slots(fresh(0), MANY)):
+            taken.put(slot, fresh(number))
+            held.append(sum(map(len, taken._held)))
+        assert held[:most] == [*range(1, most), 0]
+        taken.finish()
