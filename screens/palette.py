@@ -152,11 +152,14 @@ class Commands(Provider):
             if score := fit(query, title):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
-    def _row(self, action: Action, title: Content, group: str = "") -> Content:
-        """Returns one line: the group at its first action if there is room, the title, its first key, what it does."""
+    def _row(self, action: Action, title: Content, group: str | None = None) -> Content:
+        """Returns one line: the group at its first action if there is room, the title, its first key, what it does.
+
+        group: empty at the group's other actions; None in a search, which has no groups.
+        """
         key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
         title = title.pad_right(max(1, _TITLE - title.cell_length)).stylize("bold")
-        first = "" if self.app.size.width < _GROUPED else f"{group:<{_GROUP}}"
+        first = "" if group is None or self.app.size.width < _GROUPED else f"{group:<{_GROUP}}"
         return Content.assemble((first, "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted"))
 
     def _actions(self) -> list[Action]:

@@ -33,6 +33,7 @@ _SIXTEEN = {
     "warning": ("#ffff55", "#aa00aa"),
     "error": ("#ff5555", "#aa0000"),
     "muted": ("#aaaaaa", "#555555"),
+    "panel": ("#555555", "#aaaaaa"),
     "rule": ("#555555", "#aaaaaa"),
     "band": ("#555555", "#aaaaaa"),
     "code-keyword": ("#ff55ff", "#aa00aa"),

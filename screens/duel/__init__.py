@@ -52,7 +52,7 @@ class DuelScreen(BaseScreen):
     """Shows a `DuelState`, which subclasses fill."""
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("duel.tcss")]
-    SCOPE: ClassVar[Scope] = "duel"
+    SCOPE: ClassVar[Scope] = "duel"  # also the first word of the title
     PLACES: ClassVar[tuple[Stop, ...]] = (
         Stop("l", "#left-pane", "left"),
         Stop("a", "#race-pane", "race and attempts"),
@@ -159,7 +159,7 @@ class DuelScreen(BaseScreen):
         self.show_keys()
         score = duel_words.score(state, self.size.width < WIDE)
         room = self.size.width - 2 - self.has_class("-wide") * (score.cell_length + 2)  # else it is below the title
-        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state, room))
+        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state, room, self.SCOPE))
         self.query_one("#duel-score", PlainStatic).update_if_new(score)
         result = self.query_one("#duel-result", PlainStatic)
         result.display = over

@@ -20,16 +20,16 @@ MOST_REASON = 240
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
-def title(state: DuelState, width: int) -> Content:
-    """The problem of the duel, its limits and its setting, for so many columns."""
+def title(state: DuelState, width: int, kind: str = "duel") -> Content:
+    """The problem of the duel, its limits and its setting, for so many columns. kind: the first word."""
     header = state.header
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
     if header.budget_usd is not None:
         rules += f" · ${header.budget_usd:g} each"
     limits, name = f"   {rules} · {figures.setting_words(header.setting)}", f"{header.problem_id} · {header.title}"
-    name = figures.cut(name, max(width - len(limits) - len("duel  "), width // 2))
-    limits = figures.cut(limits, width - len("duel  ") - cell_len(name))
-    return Content.assemble(("duel  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
+    name = figures.cut(name, max(width - len(limits) - len(f"{kind}  "), width // 2))
+    limits = figures.cut(limits, width - len(f"{kind}  ") - cell_len(name))
+    return Content.assemble((f"{kind}  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
 
 
 def score(state: DuelState, brief: bool = False) -> Content:
@@ -161,7 +161,9 @@ def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
 
 
 def _verdict(attempt: AttemptState, now: float, brief: bool) -> Content:
-    judged, doing = attempt.judged, attempt.phase.partition(" (")[0]  # without whose run is waited for
+    judged, doing = attempt.judged, attempt.phase
+    if brief:
+        doing = doing.partition(" (")[0]  # without whose run is waited for
     if judged is None:
         words = doing.replace(WAITING, "Waiting: another run is timing") or "waiting for the judge"
         words = f"▸ {printable(doing or WAITING if brief else words)}"

@@ -119,7 +119,7 @@ class HistoryScreen(RunsDialog):
             return
         if self.editors.files and not (isinstance(entry, RunRecord) and entry.voided):
             one = f"{len(self.entries)} changes of {self.file}. f shows all files."
-            all_ = f"{self.counted}. f shows only {self.file}."
+            all_ = f"{self.counted}{self._alike}. f shows only {self.file}."
             self.query_one("#said", PlainStatic).update(one if self.one_file else all_)
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:

@@ -198,13 +198,16 @@ class BoardDialog(Dialog[Problem | None]):
         return [_row(name, "", ours, published) for (name, _, ours), published in zip(rows, theirs, strict=True)]
 
     def _bounds(self) -> list[list[Figure]]:
-        """Returns two rows for each category, and a third if kernels without a roofline were left out."""
+        """Returns up to three rows for all problems and for each category: those in which a player has a figure."""
         rows = []
         for name, scope, _ in self._scopes:
-            without = self._cells(scope, lambda card: str(card.no_roofline or ""))
-            rows.append(_row(name, "of bound", self._cells(scope, lambda card: bound_words(card.percent))))
-            rows.append(_row("", "gap closed", self._cells(scope, lambda card: share_words(card.gap_closed))))
-            rows += [_row("", "no roofline", without)] if any(cell != "–" for cell in without) else []
+            figures_of = {
+                "of bound": self._cells(scope, lambda card: bound_words(card.percent)),
+                "gap closed": self._cells(scope, lambda card: share_words(card.gap_closed)),
+                "no roofline": self._cells(scope, lambda card: str(card.no_roofline or "")),
+            }
+            known = [(what, cells) for what, cells in figures_of.items() if {*cells} - {"–"}]
+            rows += [_row("" if at else name, what, cells) for at, (what, cells) in enumerate(known)]
         return rows
 
     # --- keys ----------------------------------------------------------------------------------------------

@@ -66,7 +66,10 @@ async def test_players_stand_side_by_side_in_views(open_app, until, go_to, scree
         row = next(line for line in screen_text(app).splitlines() if "> 2×" in line)
         assert "100 % [21, 100]" in row  # you, of the only problem at this preset
 
-        await pilot.press("f3", "f3")
+        await pilot.press("f3")
+        await until(pilot, lambda: "▸bound" in screen_text(app))
+        assert table.row_count == 2  # of all and of one category: none of dashes alone
+        await pilot.press("f3")
         await until(pilot, lambda: "▸by problem" in screen_text(app))
         await pilot.press("slash", *"row-par 13")
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))

@@ -63,7 +63,7 @@ async def test_title_has_the_room_beside_a_shorter_score(open_app, until, screen
         await pilot.press("end")
         await until(pilot, lambda: "10.8× end-to-end" in screen_text(app).splitlines()[0])
         await pilot.resize_terminal(100, 40)
-        title = words.title(screen.state, 96 - words.score(screen.state, brief=True).cell_length).plain
+        title = words.title(screen.state, 96 - words.score(screen.state, brief=True).cell_length, "replay").plain
         await until(pilot, lambda: title in screen_text(app))
 
 
@@ -162,7 +162,7 @@ def test_status_of_a_narrow_pane_has_one_row() -> None:
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
     state.apply(KernelJudging(at=1.0, side="left", attempt=1, phase="waiting (allreduce of root; place 2 of 3)"))
     said = [words.status(state.left, 66.0, brief=brief).plain for brief in (False, True)]
-    assert said == ["▸ Waiting: another run is timing 1:05", "▸ waiting 1:05"]
+    assert said == ["▸ Waiting: another run is timing (allreduce of root; place 2 of 3) 1:05", "▸ waiting 1:05"]
     assert [words.pane_title(state, "left", room) for room in (40, 18)] == [
         "model:local ─ kernel 1",
         "model… ─ kernel 1",

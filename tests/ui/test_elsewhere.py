@@ -8,6 +8,7 @@ import time
 import pytest
 from textual.color import Color
 from textual.command import CommandList, CommandPalette
+from textual.widgets import Button, Input
 
 from arena.errors import ArenaError
 from arena.machine.finding import MachineFinding
@@ -24,6 +25,7 @@ from screens.dialogs.questions import Welcome
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
+from screens.duel.setup import DuelSetup
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
 from screens.picker import PickerScreen
@@ -196,6 +198,7 @@ async def test_terminals_own_colours_show_cursor_and_dialogs(open_app, until, sc
         await pilot.press("escape", "f4")
         await until(pilot, lambda: bool(app.screen.query("#world")) and "kernel.py" in screen_text(app))  # behind it
         assert app.screen.query("Input").first().rich_style.underline
+        assert app.screen.query("SelectCurrent").first().rich_style.underline
         texts = {value for key, value in app.current_theme.variables.items() if key.startswith(("muted", "code-"))}
         assert not texts & {"ansi_black", "ansi_white", "ansi_bright_white"}  # each is some terminal's background
 
@@ -206,6 +209,12 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def contrast(one: str, other: str) -> float:
+    """The ratio of two colours, as WCAG 2 defines it."""
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
 @pytest.mark.parametrize(
     ("name", "few", "least"),
     [("dark", False, 3), ("light", False, 3), ("contrast", False, 4.5), ("dark", True, 4), ("light", True, 4.5)],
@@ -213,7 +222,8 @@ def luminance(colour: str) -> float:
 def test_every_text_colour_is_readable(name, few, least) -> None:
     """few: in a terminal with 16 colours."""
     theme = next(theme for theme in load_themes()[0] if theme.name == name)
-    drawn = {key: getattr(theme, key) for key in ("background", "foreground", "accent", "error", "success", "warning")}
+    keys = ("background", "foreground", "accent", "error", "success", "warning", "panel")
+    drawn = {key: getattr(theme, key) for key in keys}
     drawn |= theme.variables | (sixteen_colours(dark=theme.dark) if few else {})
     assert drawn.get("outdated") == ("100%" if few else None)
     words = ["foreground", "accent", "error", "success", "warning", "muted"]
@@ -221,8 +231,21 @@ def test_every_text_colour_is_readable(name, few, least) -> None:
     below |= {key: ["background"] for key in drawn if key.startswith("code-")}
     for key, other in ((key, other) for key, others in below.items() for other in others):
         shown = drawn[key].replace("#aa5500", "#aaaa00")  # most palettes show brown as a yellow
-        dark, light = sorted(map(luminance, (shown, drawn[other])))
-        assert (light + 0.05) / (dark + 0.05) >= least, (key, other)
+        assert contrast(shown, drawn[other]) >= least, (key, other)
+    assert contrast(drawn["panel"], drawn["background"]) > 1.2  # fields and buttons
+    assert contrast(drawn["foreground"], drawn["panel"]) >= least
+
+
+async def test_fields_and_buttons_have_the_panels_shade(open_app, until, go_to) -> None:
+    async with open_app() as (app, pilot):
+        await go_to(pilot, DuelSetup, "d")
+        await until(pilot, lambda: bool(app.screen.query("#player-right #label")))
+        fields = app.screen.query("Input, Button, SelectCurrent")
+        assert {type(field) for field in fields} >= {Input, Button}
+        for name in ("light", "dark"):
+            app.theme = name
+            shade = Color.parse(app.get_theme(name).panel)
+            await until(pilot, lambda shade=shade: {field.styles.background for field in fields} == {shade})
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to,
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"template")
         await until(pilot, lambda: f"{'new':<16}n" in screen_text(app))
+        found = app.screen.query_one(CommandList).get_option_at_index(0)
+        assert str(found.hit.match_display).startswith("new")  # no room for a group, which a search has not
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Choose) and "New kernel · gemm_allreduce" in screen_text(app))
         await pilot.press("escape", "ctrl+p", *"demo")

@@ -167,7 +167,7 @@ async def test_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, 
     ]
     assert phases[0] == "check"
     side = SideState(attempts=[AttemptState(number=1, sha256="", kernel=Kernel(""), phase=phases[1])])
-    assert status(side, 0.0).plain == "▸ Waiting: another run is timing 0:00"
+    assert status(side, 0.0).plain == "▸ Waiting: another run is timing (no details known) 0:00"
 
 
 async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, paths: Paths, tmp_path: Path) -> None:
