@@ -21,14 +21,16 @@ COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
 def title(state: DuelState, width: int, kind: str = "duel") -> Content:
-    """The problem of the duel, its limits and its setting, for so many columns. kind: the first word."""
+    """The problem of the duel, its limits, and as much of its setting as fits so many columns. kind: the first word."""
     header = state.header
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
     if header.budget_usd is not None:
         rules += f" · ${header.budget_usd:g} each"
-    limits, name = f"   {rules} · {figures.setting_words(header.setting)}", f"{header.problem_id} · {header.title}"
-    name = figures.cut(name, max(width - len(limits) - len(f"{kind}  "), width // 2))
-    limits = figures.cut(limits, width - len(f"{kind}  ") - cell_len(name))
+    room, parts = width - len(f"{kind}     "), [rules, *figures.setting_words(header.setting).split(" · ")]
+    name = figures.cut(f"{header.problem_id} · {header.title}", room - len(rules))
+    while len(parts) > 1 and cell_len(name + " · ".join(parts)) > room:
+        parts.pop()
+    limits = f"   {' · '.join(parts)}"
     return Content.assemble((f"{kind}  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
 
 

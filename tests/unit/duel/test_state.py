@@ -74,7 +74,8 @@ def test_best_kernel_is_not_the_luckiest_measurement() -> None:
     assert "1, 2, 3" not in score(duel).plain  # of the player whose best kernel is another
     assert duel.left.best.number == 4
     assert duel.right.best.speedup == Interval(2.1, 1.925, 2.275)
-    assert title(duel, 40).plain.startswith("duel  1 · Sum all-reduce…   1 min")  # half of the row is the problem's
+    assert title(duel, 40).plain == "duel  1 · Sum all-reduce <of…   1 min"
+    assert title(duel, 60).plain == "duel  1 · Sum all-reduce <of one>   1 min · tiny · bfloat16"
 
 
 def test_agreed_side_can_give_up_but_not_reverse() -> None:
