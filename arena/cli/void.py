@@ -81,7 +81,8 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
     for line in voids.kernels.values():
         same = [entry for entry in entries if entry.code == line.code]
         players = sorted({entry.player for entry in same})
-        found.append((VoidTarget("", line.code, [entry.run_id for entry in same], players), line))
+        shown = same[0].sha256[:8] if same else ""  # its revision, as the history names it
+        found.append((VoidTarget("", line.code, [entry.run_id for entry in same], players, shown), line))
     return sorted(found, key=lambda pair: pair[1].at)
 
 

@@ -128,6 +128,11 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
         ):
             app.screen.query_one(CommandInput).value = typed
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
+        before = app.theme
+        app.screen.query_one(CommandInput).value = "theme: light"
+        await until(pilot, lambda: app.theme == "light")  # the one under the cursor is shown, not chosen
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == before)
 
 
 async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to, screen_text) -> None:

@@ -223,12 +223,13 @@ def test_unusable_journal_of_voids_is_named(paths: Paths) -> None:
 def test_the_command_voids_lists_and_takes_back(pkb_arena: CommandLine, runs: Paths) -> None:
     done = pkb_arena("void", "run-1", "--note", "reads the expected output", "--by", "anna")
     assert (done.returncode, done.stdout) == (0, "result run-1 is voided by anna: reads the expected output\n")
-    kernel = code_hash(HONEST)[:8]
+    kernel = code_hash(f"file of {HONEST}")[:8]
     done = pkb_arena("void", kernel, "--note", "copied", "--json")
     told = json.loads(done.stdout)
     assert (told["code"], told["results"], told["voided"]) == (code_hash(HONEST), ["run-3"], True)
     listed = pkb_arena("void").stdout
     assert "result run-1: voided by anna: reads the expected output" in listed
+    assert f"kernel {kernel} (1 result of you): voided by" in listed  # by the hash that was given
     assert "run-3  1 allreduce  you  PASS  1.50×  tiny · bfloat16 · world 2 · cpu" in listed
     assert "voided by anna" in pkb_arena("replay", "run-1").stdout
     assert pkb_arena("void", kernel, "--undo").returncode == 0
