@@ -126,11 +126,11 @@ class Commands(Provider):
 
     async def discover(self) -> Hits:
         """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
-        group = ""
+        group, width = "", 0 if self.app.size.width < _GROUPED else _GROUP
         for place, action in enumerate(self._actions()):
             own = "places" if action.name in PLACES[1:] else "app" if action.scope == "everywhere" else action.scope
-            row = self._row(action, Content(action.title), own if own != group else "")
-            group = own
+            first = Content.styled(f"{own if own != group else '':<{width}}"[:width], "$muted")
+            row, group = first + self._row(action, Content(action.title)), own
             yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)
         for title, choose in self._themes():
             yield DiscoveryHit(f"{_THEME:<{_GROUP}}{title.removeprefix(_THEME)}", choose, title)
@@ -152,15 +152,11 @@ class Commands(Provider):
             if score := fit(query, title):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
-    def _row(self, action: Action, title: Content, group: str | None = None) -> Content:
-        """Returns one line: the group at its first action if there is room, the title, its first key, what it does.
-
-        group: empty at the group's other actions; None in a search, which has no groups.
-        """
+    def _row(self, action: Action, title: Content) -> Content:
+        """Returns one line: the title, its first key, what it does."""
         key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
         title = title.pad_right(max(1, _TITLE - title.cell_length)).stylize("bold")
-        first = "" if group is None or self.app.size.width < _GROUPED else f"{group:<{_GROUP}}"
-        return Content.assemble((first, "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted"))
+        return Content.assemble(title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted"))
 
     def _actions(self) -> list[Action]:
         """Returns the actions of the screen, then the other places, then the actions that work everywhere."""

@@ -45,8 +45,6 @@ _SIXTEEN = {
     "code-decorator": ("#ffff55", "#aa00aa"),
     "block-cursor-background": ("#0000aa", "#ffff55"),
     "block-cursor-foreground": ("#ffffff", "#000000"),
-    "block-cursor-blurred-background": ("#555555", "#555555"),
-    "block-cursor-blurred-foreground": ("#ffffff", "#ffffff"),
     "input-selection-background": ("#00aaaa", "#00aaaa"),
     "outdated": ("100%", "100%"),  # the shades between 16 colours cannot be read
 }

@@ -58,8 +58,8 @@ def _object(target: VoidTarget, line: Void) -> dict[str, object]:
 
 def _list(paths: Paths, as_json: bool) -> None:
     voids = read_voids(paths.voids)
-    targets = _targets(paths, voids)
-    entries = {entry.run_id: entry for entry in _entries(paths, voids)}
+    entries = {entry.run_id: entry for entry in (voided(paths) if voids else [])}
+    targets = _targets([*entries.values()], voids)
     if voids.damaged:
         complain(voids.damaged, DAMAGED_ADVICE)
     if as_json:
@@ -75,8 +75,7 @@ def _list(paths: Paths, as_json: bool) -> None:
                 print_line(f"    {struck(_words(entry))}")
 
 
-def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
-    entries = _entries(paths, voids)
+def _targets(entries: list[RunRecord], voids: Voids) -> list[tuple[VoidTarget, Void]]:
     found = [(VoidTarget(line.run, "", [line.run]), line) for line in voids.runs.values()]
     for line in voids.kernels.values():
         same = [entry for entry in entries if entry.code == line.code]
@@ -84,10 +83,6 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
         shown = same[0].sha256[:8] if same else ""  # its revision, as the history names it
         found.append((VoidTarget("", line.code, [entry.run_id for entry in same], players, shown), line))
     return sorted(found, key=lambda pair: pair[1].at)
-
-
-def _entries(paths: Paths, voids: Voids) -> list[RunRecord]:
-    return voided(paths) if voids else []
 
 
 def _words(entry: RunRecord) -> str:

@@ -24,14 +24,12 @@ def title(state: DuelState, width: int, kind: str = "duel") -> Content:
     """The problem of the duel, its limits, and as much of its setting as fits so many columns. kind: the first word."""
     header = state.header
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
-    if header.budget_usd is not None:
-        rules += f" · ${header.budget_usd:g} each"
+    rules += f" · ${header.budget_usd:g} each" if header.budget_usd is not None else ""
     room, parts = width - len(f"{kind}     "), [rules, *figures.setting_words(header.setting).split(" · ")]
     name = figures.cut(f"{header.problem_id} · {header.title}", room - len(rules))
     while len(parts) > 1 and cell_len(name + " · ".join(parts)) > room:
         parts.pop()
-    limits = f"   {' · '.join(parts)}"
-    return Content.assemble((f"{kind}  ", "$muted"), (name, "$foreground bold"), (limits, "$muted"))
+    return Content.assemble((f"{kind}  ", "$muted"), (name, "$foreground bold"), (f"   {' · '.join(parts)}", "$muted"))
 
 
 def score(state: DuelState, brief: bool = False) -> Content:
@@ -113,13 +111,12 @@ def final_status(state: DuelState, name: SideName, brief: bool) -> Content:
         return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
-    alone = _speedup(kernel, brief) if kernel is not None else ""
-    over = f"\n{alone}" if alone else ""  # on its own line: a narrow pane fits two short lines
+    over = f"\n{_speedup(kernel, brief)}".rstrip() if kernel is not None else ""  # a narrow pane fits two short lines
     return Content.assemble(stopped, verdict, time, over, *costs)
 
 
 def status(side: SideState, now: float, budget_usd: float | None = None, brief: bool = False) -> Content:
-    """A player's last verdict, or its phase and seconds; tokens and dollars if counted. brief: without the clock."""
+    """A player's last verdict, or its phase and seconds; tokens and dollars if counted. brief: without clock and queue."""
     last = side.last
     none = "no kernel" if side.left else "no kernel yet"
     parts = [_stopped(side), _verdict(last, now, brief) if last is not None else Content.styled(none, "$muted")]
@@ -163,9 +160,7 @@ def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
 
 
 def _verdict(attempt: AttemptState, now: float, brief: bool) -> Content:
-    judged, doing = attempt.judged, attempt.phase
-    if brief:
-        doing = doing.partition(" (")[0]  # without whose run is waited for
+    judged, doing = attempt.judged, attempt.phase.partition(" (")[0] if brief else attempt.phase
     if judged is None:
         words = doing.replace(WAITING, "Waiting: another run is timing") or "waiting for the judge"
         words = f"▸ {printable(doing or WAITING if brief else words)}"
@@ -174,8 +169,7 @@ def _verdict(attempt: AttemptState, now: float, brief: bool) -> Content:
     verdict = figures.verdict_part(judged.verdict)
     if judged.verdict is not Verdict.PASS:
         return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))
-    speed = judged.speedup
-    clock = "" if brief else judged.clock
+    speed, clock = judged.speedup, "" if brief else judged.clock
     words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, clock)
     measuring = f" · {printable(doing)}" if doing else ""
     return Content.assemble(verdict, f"  {words}".rstrip(), (measuring, "$accent"))

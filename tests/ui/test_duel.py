@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from textual.color import Color
 from textual.events import Key
 from textual.widgets import Input, OptionList, Select
 from waiting import comes_true
@@ -54,6 +55,8 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, go_to, s
         app.picker.table.move_cursor(row=2)
         await go_to(pilot, DuelSetup, "d")
         assert "13" in str(app.screen.query_one(".dialog").border_title)
+        for field in app.screen.query("Input, Button, SelectCurrent"):
+            assert field.styles.background == Color.parse(app.current_theme.panel)  # it differs from the dialog's
         app.screen.query_one("#player-right", Select).value = GUEST
         app.screen.query_one("#minutes", Input).value = "5"
         await pilot.pause()
