@@ -39,7 +39,7 @@ class SourceBar(Horizontal):
     """Base of the bars. A bar is hidden until `open`; `close` gives the focus back to the text."""
 
     DEFAULT_CSS = """
-    SourceBar { height: 1; display: none; background: $panel; padding: 0 1; }
+    SourceBar { height: 1; display: none; background: $surface; padding: 0 1; }
     SourceBar.open { display: block; }
     SourceBar PlainStatic { width: auto; color: $muted; }
     SourceBar Input { width: 3fr; max-width: 40; margin: 0 1; }

@@ -19,6 +19,7 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, 
         editor.move_cursor((0, 0))
         await pilot.press("ctrl+f")
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        assert app.focused.styles.background != app.focused.parent.styles.background
         await pilot.press(*"two")
         await until(pilot, lambda: editor.selection == ((0, 4), (0, 7)))
         await until(pilot, lambda: "1 of 3" in screen_text(app))
