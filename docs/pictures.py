@@ -263,12 +263,14 @@ async def folder() -> None:
 
 async def void() -> None:
     """The results of a problem, one of them voided."""
+    from arena.models.conversation import EXAMPLES
     from arena.settings import Settings
     from screens.dialogs.runs import RunsDialog
     from screens.dialogs.void import VoidDialog
 
     at = ["--world", "2", "--device", "cpu"]
-    commands = [["run", "1", str(kernel_paths()[name]), *at] for name in ("allreduce_two_shot", "allreduce_cpp")]
+    kernels = (EXAMPLES / "any_allreduce.py", kernel_paths()["allreduce_two_shot"])
+    commands = [["run", "1", str(kernel), *at] for kernel in kernels]
     async with opened(Settings(device="cpu", world=2, seconds=1.0), "", None, commands) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: bool(getattr(app.screen, "standings", None)))

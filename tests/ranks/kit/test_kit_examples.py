@@ -15,7 +15,7 @@ from arena.models import conversation
 from sandbox.kit import templates
 
 EXAMPLES = Path(benchmarks.kernels.__file__).parent
-COLLECTIVES = {"allreduce_two_shot": "all_reduce", "allreduce_cpp": "all_reduce"}
+COLLECTIVES = {"allreduce_two_shot": "all_reduce"}
 WORKED = {
     "any_allreduce": "all_reduce",
     "any_allgather": "all_gather",
@@ -101,9 +101,10 @@ def run_blocks(rank: int, world: int, texts: dict[str, str]) -> None:
         assert names["solution"](torch.full((3,), 1.0 + rank)).tolist() == [world * (world + 1) / 2] * 3
         x = torch.arange(world * 6).view(world * 2, 3).to(torch.bfloat16) + rank
         if name in ("symm", "cpp"):
-            expected = x.clone()
-            dist.all_reduce(expected)
-            assert torch.equal(names["all_reduce"](x), expected)
+            for turn in reversed(range(TURNS)):
+                expected = x + turn
+                dist.all_reduce(expected)
+                assert torch.equal(names["all_reduce"](x + turn), expected)
         if name == "symm":
             every = torch.empty((world, *x.shape), dtype=x.dtype)
             dist.all_gather_into_tensor(every.view(-1, 3), x)

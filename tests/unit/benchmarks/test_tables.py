@@ -80,12 +80,12 @@ def planned(kernel: str, size: str = "") -> PlannedRun:
 def test_rows_are_told_one_by_one_under_header():
     judge = MadeJudge(result(Verdict.PASS), result(Verdict.CRASH, "rank 1 was killed"))
     told: list[str] = []
-    runs = [planned("allreduce_cpp", "2 KB"), planned("allreduce_two_shot"), planned(GRAPH)]
+    runs = [planned("gemm_allreduce", "2 KB"), planned("allreduce_two_shot"), planned(GRAPH)]
     rows: list[RunRow] = []
     asyncio.run(rows_of(judge, runs, 9, told.append, rows))
     assert told[0] == KERNEL_TABLE.header
     assert [line.split()[2:6] for line in told[1:]] == [
-        ["2", "KB", "allreduce_cpp", "PASS"],
+        ["2", "KB", "gemm_allreduce", "PASS"],
         ["tiny", "allreduce_two_shot", "CRASH", "–"],
         ["tiny", "baseline-graph", "REFUSED", "–"],
     ]
