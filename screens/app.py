@@ -310,9 +310,8 @@ class ArenaApp(TerminalApp):
         from arena.fault_report import write_report
 
         try:
-            words = (
-                f"last key: {self._last_key} · screens: {', '.join(type(each).__name__ for each in self.screen_stack)}"
-            )
+            screens = ", ".join(type(each).__name__ for each in self.screen_stack)
+            words = f"last key: {self._last_key} · screens: {screens}"
             self.faults.append(write_report(self.services.paths.traceback, error, words))
         except (OSError, ArenaError) as unwritten:
             self.faults.append(f"{error!r} (no report: {unwritten})")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from rich.console import RenderableType
 from textual import events
+from textual._callback import invoke
 from textual.await_complete import AwaitComplete
 from textual.dom import DOMNode
+from textual.errors import NoWidget
 from textual.geometry import Size
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
@@ -124,6 +126,16 @@ def text_of(key: events.Key) -> str:
     if key.key in ("enter", "ctrl+j"):
         return "\n"
     return "\t" if key.key == "tab" else (key.character or "") if key.is_printable else ""
+
+
+def if_there(click: Any) -> Any:
+    """Makes a widget ignore a click on what is gone since it was drawn. Textual would fail."""
+
+    async def clicked(drawn: DOMNode, event: events.Click) -> None:
+        with suppress(LookupError, NoWidget):
+            await invoke(click, drawn, event)
+
+    return clicked
 
 
 def ask(node: DOMNode, dialog: Screen[T | None], then: Callable[[T], object]) -> None:

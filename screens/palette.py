@@ -5,7 +5,6 @@ Over a dialog that only shows text, it offers the commands of the screen below; 
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,15 +12,13 @@ from textual import on
 from textual.binding import BindingType
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
-from textual.errors import NoWidget
-from textual.events import Click
 from textual.fuzzy import Matcher
 from textual.screen import Screen
 from textual.widgets import OptionList
 
 from problems.specification import Problem
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
-from screens.app_protocol import Layer, arena_app
+from screens.app_protocol import Layer, arena_app, if_there
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs import Dialog, on_the_app
 
@@ -74,6 +71,9 @@ async def _uncover(screen: BaseScreen) -> None:
         await dialog.dismiss()
 
 
+CommandPalette._on_click = if_there(CommandPalette._on_click)  # type: ignore[method-assign]
+
+
 class Palette(CommandPalette, Layer[None]):
     """Textual's palette, in which help and quit work as in every dialog."""
 
@@ -96,11 +96,6 @@ class Palette(CommandPalette, Layer[None]):
     async def _watch__show_busy(self) -> None:
         if self.query(CommandList):
             await super()._watch__show_busy()
-
-    def _on_click(self, event: Click) -> None:  # type: ignore[override]
-        event.prevent_default()  # Textual calls the method of every class, also of the base
-        with suppress(NoWidget):  # the screen became smaller since
-            super()._on_click(event)
 
     @on(OptionList.OptionHighlighted)
     def _preview(self, event: OptionList.OptionHighlighted) -> None:

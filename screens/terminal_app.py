@@ -43,7 +43,7 @@ from arena.settings import Settings
 from arena.words.untrusted_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
 from screens.actions import key_of
-from screens.app_protocol import BURST_S, text_of
+from screens.app_protocol import BURST_S, if_there, text_of
 
 LEAVE_S = 10.0
 """Maximum seconds from a signal to the end of the process. The referee ends by itself when its pipe closes."""
@@ -103,12 +103,21 @@ def _until_removed(*tasks: asyncio.Task[None]) -> asyncio.Future[list[None]]:
     return asyncio.gather(*map(asyncio.shield, tasks))
 
 
-async def _click_option(options: OptionList, event: events.Click) -> None:
-    """Chooses the option that was clicked. Textual would fail if the list was filled with fewer since it was drawn."""
-    at = event.style.meta.get("option")
-    if at is not None and at < options.option_count and not options.get_option_at_index(at).disabled:
-        options.highlighted = at
-        options.action_select()
+@contextmanager
+def _uncancelled() -> Iterator[None]:
+    """Goes on after a cancelled wait in a message or a call that waits. Only the end of the app's own task is passed on.
+
+    Textual would end the app without a word, and drop the other calls: without its end, a delay would last for ever.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+
+
+OptionList._on_click = if_there(OptionList._on_click)  # type: ignore[method-assign]
 
 
 def _kind(screen: Screen[Any]) -> tuple[type, str]:
@@ -127,7 +136,6 @@ class TerminalApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         await_remove.gather = _until_removed  # type: ignore[assignment, attr-defined]
-        OptionList._on_click = _click_option  # type: ignore[method-assign, assignment]
         self._away = False
         """Whether another program has the terminal."""
         self._keys: list[events.Key] = []
@@ -404,28 +412,18 @@ class TerminalApp(App[None]):
     # --- faults ----------------------------------------------------------------------------------------------
 
     async def _process_messages_loop(self) -> None:
-        """Goes on after a cancelled wait in one of its messages. Textual would end the app without a word."""
         while True:
-            with suppress(asyncio.CancelledError):
+            with _uncancelled():
                 return await super()._process_messages_loop()
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise asyncio.CancelledError
 
     async def _flush_next_callbacks(self) -> None:
-        """Makes all calls that wait. Textual drops those after a cancelled one; without its end, a delay would last for ever."""
         waiting, self._next_callbacks = self._next_callbacks, []
-        try:
-            while waiting:
-                call = waiting.pop(0)
-                with self.prevent(*call._prevent):
+        for call in waiting:
+            try:
+                with _uncancelled(), self.prevent(*call._prevent):
                     await invoke(call.callback)
-        except Exception as error:
-            self._handle_exception(error)
-        finally:
-            if waiting:
-                self._next_callbacks[:0] = waiting
-                self.check_idle()
+            except Exception as error:
+                self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the app after a fault. Drops an error of a screen that was closed while it handled a message."""

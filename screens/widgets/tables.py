@@ -1,16 +1,15 @@
 """What screens with a table share: the table with colours of the theme, its title column, the filter above it."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import ClassVar, TypeVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
-from textual.events import Click
 from textual.widgets import DataTable, Input
 
 from problems.specification import Problem
+from screens.app_protocol import if_there
 from screens.figures import cut
 
 T = TypeVar("T")
@@ -24,6 +23,9 @@ ID_COLUMNS, LEAST_TITLE, MOST_TITLE = 3, 14, 110
 def room_beside(width: int, columns: Iterable[int]) -> int:
     """Returns the cells that columns of these widths leave for one more. The scrollbar takes one cell."""
     return width - 1 - sum(each + 2 for each in columns) - 2  # each column has an empty cell on both sides
+
+
+DataTable._on_click = if_there(DataTable._on_click)  # type: ignore[method-assign]
 
 
 class FigureTable(DataTable[Text]):
@@ -40,11 +42,6 @@ class FigureTable(DataTable[Text]):
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._draw))
-
-    async def _on_click(self, event: Click) -> None:
-        event.prevent_default()  # Textual calls the method of every class, also of the base
-        with suppress(LookupError):  # what was drawn there is gone
-            await super()._on_click(event)
 
     def fill(
         self,
