@@ -16,8 +16,7 @@ from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of, words
 from screens.duel.board import duel_row
 from screens.duel.live import GUEST, LiveDuelScreen
-from screens.duel.replay import ReplayDuelScreen
-from screens.duel.seek_bar import SeekBar
+from screens.duel.replay import ReplayDuelScreen, SeekBar
 from screens.widgets.key_line import KeyLine
 
 pytestmark = pytest.mark.slow
