@@ -11,23 +11,22 @@ from textual.widgets import TextArea
 from arena.duel.events import SIDES, SideName, other
 from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
-from arena.errors import ArenaError, UsageError
+from arena.errors import ArenaError
 from arena.players.make_player import AGENT, MODEL, FilePlayer
 from arena.players.player import PlayerSetup, Task
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernel_folder import shown_name
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, has_variant, starter
-from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files, Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
 from screens.duel import NOT_COUNTED, DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
+from screens.widgets.kernel_buffer import KernelBuffer, OpenKernel
 from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.text_lines import follow_width
 
@@ -60,17 +59,17 @@ class LiveDuelScreen(DuelScreen):
         header = new_header(problem, setting, players, plan.minutes, rounds, plan.budget_usd)
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
-        self._watcher: KernelWatcher | None = None
         self.text = ""
         """Unsaved text that the editor starts with; empty: the file's text."""
-        self._files: Files = {}
-        """The other files of the kernel's folder."""
-        self._kept = ""
-        """Unsaved text that was kept last."""
         self._saving = asyncio.Lock()
         self._saved = False
         """Whether the file was saved during the duel; its player then submits it."""
+        self._local: KernelBuffer | None = None
+        """The local player's kernel."""
         if edits is not None:
+            editor = self.panes[edits]
+            assert isinstance(editor, Editor)
+            self._local = KernelBuffer(OpenKernel(services.workspace, problem, self.edited_path), editor)
             services.locks.take(problem.stem)
         for name, player in zip(SIDES, players, strict=True):
             if isinstance(player, FilePlayer) and getattr(plan, name) in (YOU, GUEST):
@@ -88,14 +87,10 @@ class LiveDuelScreen(DuelScreen):
 
     def on_mount(self) -> None:
         if self.edits is not None:
-            kernel = read_kernel(self.edited_path)
-            self._editor.open_saved(kernel.text)
-            self._files = kernel.files
+            self._editor.open_saved(self._buffer.session.read())
             if self.text:
-                self._editor.replace(self.text, self._editor.document.start, self._editor.document.end)
-                self._editor.move_cursor((0, 0))
-            self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
-            self.start(self._show_saves(self._watcher), "watch")
+                self._buffer.replace(self.text)
+            self.start(self._show_saves(), "watch")
             self.set_interval(KEEP_S, self._keep)
             follow_width(self.query_one(f"#{self.edits}-pane"), self._cursor_moved)
         self.start(self._play(), "duel")
@@ -105,29 +100,28 @@ class LiveDuelScreen(DuelScreen):
         if self.services.settings.bell:
             self.app.bell()
 
-    async def _show_saves(self, watcher: KernelWatcher) -> None:
-        """Shows what other programs save into the file. Undo restores unsaved text; it is also kept as a revision."""
-        async for save in watcher:
-            if isinstance(save, UsageError):
-                self.complain(f"{save.one_line}. The editor keeps its text")
+    async def _show_saves(self) -> None:
+        """Shows what other programs save into the file."""
+        async for unsaved in self._buffer.outside_saves():
+            if isinstance(unsaved, ArenaError):
+                self.complain(f"{unsaved.one_line}. The editor keeps its text")
                 continue
             self._saved = True
-            if self.unsaved:
-                await asyncio.to_thread(self.services.workspace.keep_revision, self.unsaved, None, self.edited_path)
+            if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
-            self._editor.show_saved(save.text)
-            self._files = save.files
 
     @property
     def now(self) -> float:
         return self.match.now if not self.state.over else self.state.at
 
     @property
+    def _buffer(self) -> KernelBuffer:
+        assert self._local is not None
+        return self._local
+
+    @property
     def _editor(self) -> Editor:
-        assert self.edits is not None
-        editor = self.panes[self.edits]
-        assert isinstance(editor, Editor)
-        return editor
+        return self._buffer.editor
 
     @property
     def edited_path(self) -> Path:
@@ -145,8 +139,7 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None:
             return
         self.services.locks.release(self.problem.stem)
-        if self._watcher is not None:
-            self._watcher.stop()
+        self._buffer.session.stop_watching()
         try:
             self.keep_text()
         except ArenaError as error:
@@ -154,16 +147,12 @@ class LiveDuelScreen(DuelScreen):
 
     def _keep(self) -> None:
         """Keeps unsaved text while it is typed: the process may be killed."""
-        if self.unsaved not in ("", self._kept):
-            self.start(asyncio.to_thread(self.keep_text), "draft")
+        if self._buffer.dirty:
+            self.start(self._buffer.keep_draft(), "draft")
 
     def keep_text(self) -> None:
-        if text := self.unsaved:
-            workspace, path = self.services.workspace, self.edited_path
-            if (draft := workspace.draft(path)) not in (None, text, self._kept):
-                workspace.keep_revision(draft, of=path)  # typed on another screen, and not in this editor
-            self._kept = text
-            workspace.save_draft(path, text)
+        if self._local is not None:
+            self._local.keep_drafts()
 
     @property
     def draft_of(self) -> str:
@@ -212,17 +201,12 @@ class LiveDuelScreen(DuelScreen):
             self.start(self._submit(self.edits), "save")  # the file is older than the duel, so no save submits it
 
     async def _submit(self, side: SideName) -> None:
-        kernel = Kernel(self._editor.file_text, self._files)
-        await self.match.submit(side, kernel, shown_name(self.edited_path))
+        await self.match.submit(side, self._buffer.kernel, shown_name(self.edited_path))
 
     async def _save(self) -> None:
         async with self._saving:
             self._saved = True
-            text = self._editor.file_text
-            if self._watcher is not None:
-                self._watcher.wrote(Kernel(text, self._files).sha256)
-            await asyncio.to_thread(self.services.workspace.save, self.edited_path, text)
-            self._editor.mark_saved(text)
+            await self._buffer.save(replace=True)
 
     def action_complete_name(self) -> None:
         if self.edits is not None:

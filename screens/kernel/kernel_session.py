@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
 from textual.content import Content
 
-from arena.errors import ArenaError, UsageError
+from arena.errors import ArenaError
 from arena.machine.calibration import peaks_for
-from arena.paths import writing
 from arena.profile.profile_process import ProfileRequest
 from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
@@ -20,10 +19,9 @@ from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
 from arena.words.headline import advice_words
-from arena.workspace.kernel_folder import main_file, shown_name, write_folder
-from arena.workspace.kernels import KernelFile, read_kernel
+from arena.workspace.kernel_folder import main_file, shown_name
+from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE
-from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
@@ -35,24 +33,19 @@ from screens.actions import key_of
 from screens.kernel.other_sizes_run import OtherSizesRun
 from screens.kernel.run_update import LogLine, RunUpdate, lines_of, place_of
 from screens.services import Services
+from screens.widgets.kernel_buffer import OpenKernel
 
 MEASURE_ON = (4, 16)
 """Budgets of the first and of later longer measurements of a revision, as multiples of the normal budget."""
 
 
-class KernelSession:
-    """The state of one kernel for the kernel screen, and the operations on it.
-
-    An operation that cannot be done raises ArenaError: files are unchanged then, and nothing was started.
-    """
+class KernelSession(OpenKernel):
+    """The state of one kernel for the kernel screen, and the operations on it. If one raises ArenaError, nothing was started."""
 
     def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
         """`path` None means the user's own kernel in the workspace that was open last."""
+        super().__init__(services.workspace, problem, path or services.workspace.last_open(problem))
         self.services = services
-        self.problem = problem
-        self.path = path or services.workspace.last_open(problem)
-        self.kernel = Kernel("")
-        """The kernel as its file or folder was last read or written."""
         self.choice = Choice()
         self.state = RunState()
         self.others = OtherSizesRun()
@@ -76,82 +69,6 @@ class KernelSession:
         """Whether the earlier results have been read."""
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
-        self._in_folder = False
-        """Whether the kernel is a folder. It is written as a folder again if it was deleted."""
-        self._watcher: KernelWatcher | None = None
-
-    # --- the file ------------------------------------------------------------------------------------------
-
-    def open(self, starter: str) -> str:
-        """Returns the text of the kernel file; writes `starter` if there is none. Blocks for milliseconds."""
-        workspace = self.services.workspace
-        if not self.path.exists():
-            draft = workspace.draft(self.path)
-            workspace.save(self.path, starter)
-            if draft is not None:
-                workspace.save_draft(self.path, draft)  # a save discards it
-        kernel = read_kernel(self.path)
-        workspace.note_open(self.problem, self.path)
-        workspace.keep_revision(kernel.text, kernel.files, of=self.path)
-        self.kernel = kernel.kernel
-        self._in_folder = self.path.is_dir()
-        self._watcher = KernelWatcher(self.path, kernel.sha256)
-        return kernel.text
-
-    @property
-    def file_exists(self) -> bool:
-        """Whether the kernel's file, or the kernel.py of its folder, exists."""
-        return main_file(self.path).is_file()
-
-    async def readable(self) -> None:
-        """Returns once the kernel's file or folder can be read."""
-        self._watcher = KernelWatcher(self.path)
-        async for save in self._watcher:
-            if isinstance(save, KernelFile):
-                self._watcher.stop()
-
-    async def save(self, text: str, name: str = MAIN, *, replace: bool = False) -> None:
-        """Writes a file of the kernel. replace: overwrites even one that cannot be read as text; a copy of it is kept."""
-        if not replace and self.file_exists:
-            await self.read_again()
-        kernel = self.kernel.with_text(text, name)
-        if self._watcher is not None:
-            self._watcher.wrote(kernel.sha256)
-        if self._in_folder and not self.path.exists():
-            with writing(self.path.parent):
-                await asyncio.to_thread(write_folder, self.path, kernel)
-        await asyncio.to_thread(self.services.workspace.save, self.path, text, name)
-        self.kernel = kernel
-
-    async def read_again(self) -> None:
-        """Reads the kernel again: a file of its folder may have changed a moment ago."""
-        self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
-
-    def draft_path(self, name: str) -> Path:
-        """The path by which the workspace knows the draft of a file of the kernel."""
-        return self.path if name == MAIN else self.path / name
-
-    async def keep(self, kernel: Kernel) -> None:
-        """Keeps a kernel as a revision before it is replaced in the editor."""
-        await asyncio.to_thread(self.services.workspace.keep_revision, kernel.source, kernel.files, self.path)
-
-    async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
-        """Yields every kernel that another program saves into the file or folder; an error if it is no kernel."""
-        assert self._watcher is not None, "open comes first"
-        async for save in self._watcher:
-            if isinstance(save, KernelFile):
-                self.kernel = save.kernel
-                with suppress(ArenaError):  # a later save keeps it, or reports the error
-                    await self.keep(save.kernel)
-            else:
-                with suppress(OSError):  # a later save reports the error
-                    await asyncio.to_thread(self.services.workspace.keep_file, self.path)
-            yield save
-
-    def stop_watching(self) -> None:
-        """Ends `outside_saves`."""
-        if self._watcher is not None:
-            self._watcher.stop()
 
     # --- runs ----------------------------------------------------------------------------------------------
 

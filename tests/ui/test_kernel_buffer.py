@@ -13,10 +13,10 @@ from arena.workspace.kernels import content_hash, read_kernel
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.source import kernel_buffer
-from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.services import Services
+from screens.widgets import kernel_buffer
 from screens.widgets.editor import Editor
+from screens.widgets.kernel_buffer import KernelBuffer
 
 
 @pytest.fixture

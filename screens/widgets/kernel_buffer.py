@@ -1,28 +1,122 @@
-"""The kernel's files in their editors: opened, saved, kept as drafts, taken over from other programs."""
+"""A kernel's files, and their editors: opened, saved, kept as drafts, taken over from other programs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from pathlib import Path
 
 from textual.timer import Timer
 
 from arena.errors import ArenaError, UsageError
-from arena.workspace.kernel_folder import texts_of
-from arena.workspace.kernels import read_kernel
+from arena.paths import writing
+from arena.workspace.kernel_folder import main_file, texts_of, write_folder
+from arena.workspace.kernels import KernelFile, Workspace, read_kernel
 from arena.workspace.named_kernels import starter
+from arena.workspace.watcher import KernelWatcher
+from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Kernel
-from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
 
 DRAFT_AFTER_S = 1.0
 
 
-class KernelBuffer:
-    """Holds the editors, because their texts are still needed while the screen is unmounted. Raises as `KernelSession`."""
+class OpenKernel:
+    """One kernel of one problem in its file or folder, as an editor has it.
 
-    def __init__(self, session: KernelSession, editor: Editor) -> None:
+    An operation that cannot be done raises ArenaError: files are unchanged then.
+    """
+
+    def __init__(self, workspace: Workspace, problem: Problem, path: Path) -> None:
+        self.workspace = workspace
+        self.problem = problem
+        self.path = path
+        self.kernel = Kernel("")
+        """The kernel as its file or folder was last read or written."""
+        self._in_folder = False
+        """Whether the kernel is a folder. It is written as a folder again if it was deleted."""
+        self._watcher: KernelWatcher | None = None
+
+    def open(self, starter: str) -> str:
+        """Returns the text of the kernel file; writes `starter` if there is none. Blocks for milliseconds."""
+        if not self.path.exists():
+            draft = self.workspace.draft(self.path)
+            self.workspace.save(self.path, starter)
+            if draft is not None:
+                self.workspace.save_draft(self.path, draft)  # a save discards it
+        text = self.read()
+        self.workspace.note_open(self.problem, self.path)
+        self.workspace.keep_revision(text, self.kernel.files, of=self.path)
+        return text
+
+    def read(self) -> str:
+        """Reads the kernel and watches it from now on. Returns its text. Blocks for milliseconds."""
+        kernel = read_kernel(self.path)
+        self.kernel, self._in_folder = kernel.kernel, self.path.is_dir()
+        self._watcher = KernelWatcher(self.path, kernel.sha256)
+        return kernel.text
+
+    @property
+    def file_exists(self) -> bool:
+        """Whether the kernel's file, or the kernel.py of its folder, exists."""
+        return main_file(self.path).is_file()
+
+    async def readable(self) -> None:
+        """Returns once the kernel's file or folder can be read."""
+        self._watcher = KernelWatcher(self.path)
+        async for save in self._watcher:
+            if isinstance(save, KernelFile):
+                self._watcher.stop()
+
+    async def save(self, text: str, name: str = MAIN, *, replace: bool = False) -> None:
+        """Writes a file of the kernel. replace: overwrites even one that cannot be read as text; a copy of it is kept."""
+        if not replace and self.file_exists:
+            await self.read_again()
+        kernel = self.kernel.with_text(text, name)
+        if self._watcher is not None:
+            self._watcher.wrote(kernel.sha256)
+        if self._in_folder and not self.path.exists():
+            with writing(self.path.parent):
+                await asyncio.to_thread(write_folder, self.path, kernel)
+        await asyncio.to_thread(self.workspace.save, self.path, text, name)
+        self.kernel = kernel
+
+    async def read_again(self) -> None:
+        """Reads the kernel again: a file of its folder may have changed a moment ago."""
+        self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
+
+    def draft_path(self, name: str) -> Path:
+        """The path by which the workspace knows the draft of a file of the kernel."""
+        return self.path if name == MAIN else self.path / name
+
+    async def keep(self, kernel: Kernel) -> None:
+        """Keeps a kernel as a revision before it is replaced in the editor."""
+        await asyncio.to_thread(self.workspace.keep_revision, kernel.source, kernel.files, self.path)
+
+    async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
+        """Yields every kernel that another program saves into the file or folder; an error if it is no kernel."""
+        assert self._watcher is not None, "`read` comes first"
+        async for save in self._watcher:
+            if isinstance(save, KernelFile):
+                self.kernel = save.kernel
+                with suppress(ArenaError):  # a later save keeps it, or reports the error
+                    await self.keep(save.kernel)
+            else:
+                with suppress(OSError):  # a later save reports the error
+                    await asyncio.to_thread(self.workspace.keep_file, self.path)
+            yield save
+
+    def stop_watching(self) -> None:
+        """Ends `outside_saves`."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+
+class KernelBuffer:
+    """Holds the editors, because their texts are still needed while the screen is unmounted. Raises as `OpenKernel`."""
+
+    def __init__(self, session: OpenKernel, editor: Editor) -> None:
         self.session = session
-        self._workspace = session.services.workspace
+        self._workspace = session.workspace
         self.editor = editor
         """That of kernel.py."""
         self.editors = {MAIN: editor}
@@ -76,7 +170,7 @@ class KernelBuffer:
         return self.editors[name]
 
     async def save(self, *, replace: bool = False) -> None:
-        """Writes every file whose text is unsaved, or kernel.py. replace: as in `KernelSession.save`."""
+        """Writes every file whose text is unsaved, or kernel.py. replace: as in `OpenKernel.save`."""
         for name, editor in (self._unsaved() or {MAIN: self.editor}).items():
             text = editor.file_text
             await self.session.save(text, name, replace=replace)
@@ -176,8 +270,10 @@ class KernelBuffer:
             del self._drafts[name]
         for name, text in unsaved.items():
             path = self.session.draft_path(name)
-            # A draft of a text that was kept before may be a duel's newer text.
-            if text != self._drafts.get(name) or self._workspace.draft(path) is None:
+            before, kept = self._workspace.draft(path), self._drafts.get(name)
+            if text != kept or before is None:  # else another draft may be a duel's newer text
+                if before not in (None, text, kept):
+                    self._workspace.keep_revision(before, of=path)  # typed on another screen
                 self._workspace.save_draft(path, text)
                 self._drafts[name] = text
 
