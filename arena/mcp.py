@@ -5,6 +5,7 @@ rounds and budget, and in turn with other arenas on this machine. A caller canno
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.kernel_files import Kernel
 
+_OPTION = re.compile(r"--(?=(?:world|device|preset|dtype|seconds|rounds) )")
+"""An option of the command line in an advice. A tool's argument has the same name."""
 HISTORY = 50
 """Most runs that `history` returns."""
 
@@ -107,7 +110,7 @@ class ArenaTools:
         except tools.Misused as error:
             return tools.result(name, f"{name}: {error}", error=True)
         except ArenaError as error:
-            advice = f"\nWhat to do: {error.advice}" if error.advice else ""
+            advice = f"\nWhat to do: {_OPTION.sub('', error.advice)}" if error.advice else ""
             return tools.result(name, f"{name}: {error.message}{advice}", error=True)
 
     async def _answer(self, name: str, wanted: ToolArguments) -> str:

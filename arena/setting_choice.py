@@ -93,7 +93,7 @@ def _dtype(problem: Problem, choice: Choice, settings: Settings) -> str:
 def _world(problem: Problem, choice: Choice, settings: Settings, device: str) -> int:
     gpus = visible_gpus() if kind_of(device).on_gpus else None
     if choice.world is not None:
-        _check_world(problem, choice.world)
+        check_world(problem, choice.world)
         world = choice.world
     elif settings.world in problem.worlds:
         world = settings.world
@@ -109,7 +109,8 @@ def _world(problem: Problem, choice: Choice, settings: Settings, device: str) ->
     return world
 
 
-def _check_world(problem: Problem, world: int) -> None:
+def check_world(problem: Problem, world: int) -> None:
+    """Raises a UsageError if a problem does not allow a world size."""
     try:
         problem.check_world(world)
     except WorldRefused as error:

@@ -13,9 +13,10 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, say, while_it_is_read
 from arena.errors import MachineError, UsageError
 from arena.paths import ROOT, module_command, module_environment
+from arena.setting_choice import check_world
 from arena.words.table import markdown_table
 from arena.workspace.named_kernels import signature
-from problems.specification import Problem, ProblemError, WorldRefused, load_problem
+from problems.specification import Problem, ProblemError, load_problem
 from sandbox.admission.row import CHEATS, HONEST, SETTINGS, AdmissionRow
 from sandbox.protocol.verdict import ExitCode, Verdict
 
@@ -61,11 +62,7 @@ def command(
     if folder is not None:
         problem = _read(folder, quiet=as_json)
         if not set(worlds) & set(problem.worlds):
-            try:
-                problem.check_world(worlds[0])
-            except WorldRefused as error:
-                allowed = ", ".join(map(str, problem.worlds))
-                raise UsageError(str(error), f"choose --world from {allowed}") from None
+            check_world(problem, worlds[0])
     rows = []
     for row in _examined(["all"] if folder is None else [str(folder)], worlds, preset):
         rows.append(row)

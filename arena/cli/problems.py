@@ -16,6 +16,7 @@ from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, GPU_TEMPLATES, house_source, signature, starter, template_names
 from problems.specification import CATEGORIES, Problem
 from sandbox.machine.backends import named
+from sandbox.protocol.kernel_files import MAIN
 
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
@@ -107,22 +108,22 @@ def _object(problem: Problem) -> dict[str, Any]:
     "--template", type=click.Choice(template_names()), default=BASELINE, show_default=True, help="What to start from."
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write; - is stdout. [default: the workspace's]"
+    "-o", "--output", type=click.Path(), help="File to write, FOLDER/ or - for stdout. [default: the workspace's]"
 )
 @click.option("--agents", is_flag=True, help="Write AGENTS.md beside it, for a coding agent.")
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-def new(problem: str, template: str, output: Path | None, agents: bool, force: bool) -> None:
+def new(problem: str, template: str, output: str | None, agents: bool, force: bool) -> None:
     """Write a starter kernel for PROBLEM and print its path."""
     session = open_session()
     found = session.problem(problem)
     text = starter(found, template)
-    if output is not None and str(output) == "-":
+    if output == "-":
         if agents:
             raise UsageError("AGENTS.md lies beside a file, and stdout is none", "name a file with -o")
         print_line(text.rstrip("\n"))
         return
     workspace = Workspace(session.paths.workspace)
-    path = output if output is not None else workspace.kernel_path(found)
+    path = workspace.kernel_path(found) if output is None else Path(output, MAIN if output.endswith("/") else "")
     page = path.with_name(agents_page.FILE) if agents else None
     for file in (path, page):
         if file is not None and file.is_dir():
@@ -142,4 +143,4 @@ def new(problem: str, template: str, output: Path | None, agents: bool, force: b
     if page is not None:
         write_named_file(page, agents_page.agents_page(found, path))
         say(f"for an agent: {page}")
-    say(f"judge it with: pkb-arena run {found.id} {path}")
+    say(f"judge it with: pkb-arena run {found.id} {output or path}")

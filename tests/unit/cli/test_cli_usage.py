@@ -89,6 +89,7 @@ def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "mine.py\n")
     (tmp_path / "mine.py").write_text("work of hours")
     fails(pkb_arena("new", "13", "-o", "mine.py"), 2, "--force")
+    assert pkb_arena("new", "13", "-o", "two_shot/").stdout == "two_shot/kernel.py\n"
     assert (tmp_path / "mine.py").read_text() == "work of hours"
 
 

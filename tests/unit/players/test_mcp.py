@@ -84,7 +84,7 @@ async def tools() -> AsyncIterator[ArenaTools]:
         ("run", {"problem": 13, "source": "pass", "path": "/etc/passwd"}, "no argument 'path'"),
         ("show", {}, "`problem` is missing; Id, name, or both"),
         ("kit_docs", {}, "`page` is missing; choose from symm, cpp"),
-        ("run", {"problem": 13, "source": "pass", "world": 99}, "99"),
+        ("run", {"problem": 13, "source": "pass", "world": 99}, "What to do: choose world from 1, 2"),
         ("run", {"problem": 13, "source": "pass", "device": "abacus"}, "abacus"),
         ("run", {"problem": 13, "source": "pass", "sizes": {"Q": 1}}, "Q"),
         ("run", {"problem": 13, "source": "pass", "preset": "huge"}, "huge"),
