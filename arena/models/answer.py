@@ -8,13 +8,14 @@ import json
 import re
 import symtable
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
-from arena.models.fences import PATH, Block, blocks_of, is_python, opening_of, read_answer
+from arena.models.fences import LANGUAGE, PATH, THOUGHTS, Block, blocks_of, is_python, opening_of, read_answer
 from sandbox.protocol.kernel_files import MAIN, Kernel, fault_in, is_file_name
 
 WRITES_CALLS_AS_TEXT = re.compile(
@@ -25,9 +26,7 @@ WRITES_CALLS_AS_TEXT = re.compile(
 """Found in answers of models whose server does not parse their tool calls."""
 _MOST_TRIES, _DEEPEST = 200, 3
 """Limits for texts that are made to take long."""
-_THOUGHT = re.compile(
-    r"(?:[<◁]|\[(?=(?-i:THINK)))(think|thinking|thought|reasoning)[]>▷].*?([<◁[]/\1[]>▷]|\Z)", re.I | re.S
-)
+_THOUGHT = re.compile(rf"(?:[<◁]|\[(?=(?-i:THINK)))({THOUGHTS})[]>▷].*?([<◁[]/\1[]>▷]|\Z)", re.I | re.S)
 _BEGINS_JSON = re.compile(r"[\[{]\s*[\"'{\[]")
 _TAG = re.compile(r"<([A-Za-z][\w:.-]*)([= ][^<>\n]*)?>")
 _BEFORE_CPP = re.compile(r"(?:\w|#include |template )\Z")
@@ -36,10 +35,7 @@ _MARK = re.compile(
     r"(?m)<[|｜][^|｜<>\n]{1,60}[|｜]>|\{code[^{}\n]*\}|^(?:[<-]{5,9} \w+|={5,9}|[>+]{5,9} \w+)$"
     r"|\[/?(?:PYTHON|CODE|TOOL_CALLS?|ARGS|ANSWER|KERNEL|SOLUTION|(?:END_)?TOOL_REQUEST)\]"
 )
-_HEREDOC = re.compile(
-    r"^(?P<head>.*)<<-?[ \t]*(?P<q>['\"\\]?)(?P<end>\w+)['\"]?(?P<tail>.*)\n(?P<body>(?s:.*?))\n\s*(?P=end)[ \t]*$",
-    re.M,
-)
+_HEREDOC = re.compile(r"^(.*)<<-?[ \t]*(['\"\\]?)(\w+)['\"]?(.*)$")
 _FILE = re.compile(rf"[./]*{PATH}\b")
 _MAGIC = re.compile(r"^(?:%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S+)|%%\w+.*|[%!]\w.*)\n", re.MULTILINE)
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ b/)(\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
@@ -47,12 +43,12 @@ _DIFF_HEAD = re.compile(r"^(?:diff |index |new file|\*\*\* |--- |\+\+\+ |@@|\\ N
 _RUN_OF_ADDED = re.compile(r"(?<![^\n]\n)(?<!^ )^(?:\+.*\n?|\n(?=\+))+(?![ -])", re.MULTILINE)
 _TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1|[:=(]\s*(`)([^`]*)`", re.DOTALL)
 _LITERAL = re.compile(r"""[:(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
-_COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufeff")
+_COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d\u2028", " ''\"\"\n", "\u200b\ufeff")
 """Characters that pages put into code."""
 _NUMBERED = re.compile(r"^ *L?\d+(?:[ \t]*[|:.] ?|[ \t]*[\t→]|  ?)", re.MULTILINE)
+_COLOURS = re.compile(r"\x1b\[[\d;]*m|</?(?:span|div|p|b|i|em|font|a|td|tr)\b[^<>\n]*>")
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.|In ?\[\d*\]:| +\.\.\.:|Out\[\d*\]:.*) ?", re.MULTILINE)
 _OUTERMOST = re.compile(r"^```\w*\n(.*)```", re.MULTILINE | re.DOTALL)
-_LANGUAGE = re.compile(r"\A\s*(?:python|py)3?\n", re.IGNORECASE)
 _GLUED = re.compile(r"(?<=[`'\">｜|:])(?=(?:import|from) \w)")
 _BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|async |[A-Za-z_][\w.\[\]]*(?:: ?\w+)? = )")
 
@@ -89,8 +85,8 @@ def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> li
         for inner in form:
             if next(tries, None) is None:
                 return found
-            whole = textwrap.dedent(_LANGUAGE.sub("", inner)).strip("\n") + "\n"
-            if whole.startswith(_LONG_FENCE) or (is_kernel(whole) and not _HEREDOC.search(whole)):
+            whole = textwrap.dedent(LANGUAGE.sub("", inner)).strip("\n") + "\n"
+            if whole.startswith(_LONG_FENCE) or (is_kernel(whole) and not any(_heredocs(whole))):
                 found.append(whole)
             elif depth < _DEEPEST and len(inner) < len(text) and "solution" in inner:
                 found += _search(inner, closed, tries, depth + 1)
@@ -161,9 +157,8 @@ def _titled(value: dict[Any, Any] | list[Any]) -> dict[str, str]:
 def _files(text: str, closed: bool) -> Iterator[str]:
     """Yields what heredocs, `%%writefile` cells and patches write."""
     files: dict[str, str] = {}
-    for found in _HEREDOC.finditer(text):
-        name = _FILE.search(found["head"] + " " + found["tail"])
-        body = found["body"] if found["q"] else re.sub(r"\\([$`\\])", r"\1", found["body"])
+    for command, body in _heredocs(text):
+        name = _FILE.search(command)
         files[name[0] if name else f"{len(files)}"] = body
     for patched in _PATCHED.finditer(text):
         if closed and not text.startswith("*** ", patched.end()):
@@ -180,10 +175,25 @@ def _files(text: str, closed: bool) -> Iterator[str]:
     yield from [_as_fences(named)] if len(named) > 1 and "kernel.py" in named else files.values()
 
 
+def _heredocs(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the command line and the text of each heredoc. An end that is missing is searched once."""
+    lines = text.split("\n")
+    places: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(at)
+    end = -1
+    for at, line in enumerate(lines):
+        if at > end and (found := _HEREDOC.match(line)) and (ends := places.get(found[3], [0]))[-1] > at:
+            end = ends[bisect_right(ends, at)]
+            body = "\n".join(lines[at + 1 : end])
+            yield f"{found[1]} {found[4]}", body if found[2] else re.sub(r"\\([$`\\])", r"\1", body)
+
+
 def _tags(text: str, closed: bool) -> Iterator[str]:
     """Yields the files that tags name, and what is between a tag and its end."""
     title, files, found = "", dict[str, str](), list[str]()
-    for tag, _ in zip(_TAG.finditer(text), range(_MOST_TRIES), strict=False):
+    tags = (tag for tag in _TAG.finditer(text) if not _COLOURS.fullmatch(tag[0]))
+    for tag, _ in zip(tags, range(_MOST_TRIES), strict=False):
         ends = [end.start() for end in re.finditer(f"</{re.escape(tag[1])}[^<>]*>", text[tag.end() :])]
         ends += [] if closed or ends or _BEFORE_CPP.search(text[max(0, tag.start() - 9) : tag.start()]) else [len(text)]
         title = (_FILE.search(tag[2] or "") or [title])[0]
@@ -209,25 +219,27 @@ def _added(text: str) -> Iterator[str]:
 
 def _strings(text: str) -> Iterator[str]:
     """Yields the texts in Python calls such as run(source=\"\"\"...\"\"\")."""
+    yield from (found[2] or found[4] or "" for found in _TRIPLE.finditer(text))
     try:
         constants = (node for node in ast.walk(ast.parse(text.strip())) if isinstance(node, ast.Constant))
         yield from (node.value for node in constants if isinstance(node.value, str))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        yield from (found[2] or found[4] or "" for found in _TRIPLE.finditer(text))
         for found in _LITERAL.finditer(text):
             with contextlib.suppress(ValueError, SyntaxError):
                 yield ast.literal_eval(found[1])
 
 
 def _cleaned(text: str) -> Iterator[str]:
-    """Yields the text without magics, line numbers, prompts, quotation marks, inner fences, and escapes: the first one counts."""
-    for pattern in (_MAGIC, _NUMBERED, _PROMPT):
+    """Yields the text without magics, numbers, prompts, colours, quotes, tags, inner fences, escapes: the first counts."""
+    for pattern in (_MAGIC, _NUMBERED, _PROMPT, _COLOURS):
         yield pattern.sub("", text)
     yield text.translate(_COPIED)
     if text.count("\\n") > text.count("\n"):
         yield re.sub(r"\\(.)", lambda each: {"n": "\n", "t": "\t"}.get(each[1], each[1]), text)
-    yield html.unescape(text)
+    yield html.unescape(_COLOURS.sub("", re.sub(r"<br ?/?>\n?", "\n", text))).replace("\u00a0", " ")
     yield from _OUTERMOST.findall(text)
+    if (bare := text.strip())[:1] in ("`", "'"):
+        yield bare.strip("`'")
     lines = text.strip("\n").split("\n")
     if all(line.startswith((">", "|")) or not line.strip() for line in lines):
         yield "\n".join(line[1:].removeprefix(" ") for line in lines)
@@ -251,7 +263,7 @@ def _in_prose(text: str) -> list[str]:
             except SyntaxError as error:
                 end = min(end - 1, begin + (error.lineno or 1) - 1)
                 if "solution" not in "\n".join(lines[begin:end]):
-                    begin = max(end, begin)  # every run of lines up to there breaks at the same line
+                    begin = max(end - 1, begin)  # every run of lines up to there breaks at the same line
                     break
                 if lines[end][indent : indent + 1].isspace() or _BEGINS_CODE.match(lines[end]):
                     return []  # the code is broken there: it is no prose
@@ -460,7 +472,7 @@ def _names_of(source: str) -> _Names:
     }
     used = {symbol.get_name() for symbol in symbols if symbol.is_referenced() and symbol.is_global()}
     known = bound | set(dir(builtins)) | {"__file__", "__name__"}
-    star = re.search(r"^\s*from\s.*\simport\s+\*", source, re.MULTILINE)
+    star = re.search(r"^[ \t]*from\b.*\bimport[ \t]*\*", source, re.MULTILINE)
     return _Names(frozenset(bound), frozenset() if star else frozenset(used - known))
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
@@ -17,7 +18,17 @@ _TITLE = re.compile(
     rf"[\s#*_>`\d./)-]*(?:(?:file|filename|path)\b[\s:*`]*)?(?<![\w./-])({PATH})[\s*_`:/]*", re.IGNORECASE
 )
 """A line before a fence, or the first one in it, that only names a file: "### `ops/sum.cu`", "// file: sum.cpp"."""
-_THOUGHT = re.compile(r"(?:[<◁]|\[(?=/?(?-i:THINK)\]))(/?)(?:think|thinking|thought|reasoning)[]>▷]", re.IGNORECASE)
+THOUGHTS = "think|thinking|thought|reasoning|analysis|reflection|scratchpad|inner_monologue"
+"""The tags in which models reason."""
+_LONGEST = 400
+"""Characters before a fence in which the line that names its file is searched."""
+_THOUGHT = re.compile(rf"(?:[<◁]|\[(?=/?(?-i:THINK)\]))(/?)(?:{THOUGHTS})[]>▷]", re.IGNORECASE)
+LANGUAGE = re.compile(r"\A\s*(?:python|py)3?\n", re.IGNORECASE)
+"""The language on a line of its own before the code."""
+_CODE = re.compile(r"^\S+ +((?:import|from|def) .*)")
+"""Code in the line of its opening fence, after the language."""
+_MOST_TRIES = 50
+"""How often a fence behind code may turn out not to close its block: each time the whole block is parsed."""
 _INDENTED = 3
 """Maximum number of columns that a closing fence may be to the right of its opening fence."""
 
@@ -62,6 +73,7 @@ class _Open:
         column = min(self.column, len(first) - len(first.lstrip()))
         text = "".join(line[min(column, len(line) - len(line.lstrip(" \t"))) :] for line in self.lines)
         title = None if self.name else _TITLE.fullmatch(first)
+        text = text if self.language else LANGUAGE.sub("", text)
         return Block(self.language, text, closed, title[1] if title else self.name)
 
 
@@ -79,21 +91,22 @@ def read_answer(text: str) -> Answer:
     """Splits a text into its blocks, the text around them and unclosed reasoning."""
     found = Answer()
     opened: _Open | None = None
+    tries = iter(range(_MOST_TRIES))
     lines = deque(text.splitlines(keepends=True))
     while lines:
         line = lines.popleft()
         found.rest.append(line)
         if found.thinking:
-            end = _THOUGHT.search(line)
-            if end is None or not end[1]:
-                found.thought += line
+            end = next((tag for tag in _THOUGHT.finditer(line) if tag[1]), None)
+            if end is None:
+                found.thought += _THOUGHT.sub("", line)
                 continue
             found.thinking, found.thought = False, ""
             lines.appendleft(line[end.end() :])
         elif opened is not None:
             if line.strip() == "</think>":  # the text does not contain the opening tag
                 found, opened = Answer(), None
-            elif (after := _after_closing(opened, line)) is not None:
+            elif (after := _after_closing(opened, line, tries)) is not None:
                 found.blocks.append(opened.block(True))
                 if is_python(last := found.blocks[-1]) and "def solution" in last.text and parses(last.text):
                     found.rest.clear()
@@ -111,7 +124,7 @@ def read_answer(text: str) -> Answer:
             lines.appendleft(line[thought.end() :])
         elif (opened := opening_of(line)) is None:
             found.plain += line
-        elif not opened.name and (title := _TITLE.fullmatch(found.plain.rstrip().rpartition("\n")[2])):
+        elif not opened.name and (title := _TITLE.fullmatch(found.plain[-_LONGEST:].rstrip().rpartition("\n")[2])):
             opened.name = title[1]
     if opened is not None:
         found.blocks.append(opened.block(False))
@@ -131,10 +144,11 @@ def opening_of(line: str) -> _Open | None:
     language = _language(info)
     named = _FILE.search(info)
     name = named[1] if named else ""
+    code = [f"{found[1]}\n"] if language == "python" and (found := _CODE.match(info)) else []
     if _MARKER.match(before):
-        return _Open(fence, language, len(before), ">" in before, name)
+        return _Open(fence, language, 0 if code else len(before), ">" in before, name, code)
     if language == "python" or (not info and before.rstrip().endswith((":", ">"))):
-        return _Open(fence, language, 0, False, name)  # the fence directly follows other text in its line
+        return _Open(fence, language, 0, False, name, code)  # the fence directly follows other text in its line
     return None
 
 
@@ -144,7 +158,7 @@ def _language(info: str) -> str:
     return "python" if word and _PYTHON.match(word) else word
 
 
-def _after_closing(opened: _Open, line: str) -> str | None:
+def _after_closing(opened: _Open, line: str, tries: Iterator[int]) -> str | None:
     """Returns the text after a closing fence in its line, "" for none; None if the line does not close the block."""
     bare = re.sub(r"^[ \t]*> ?", "", line) if opened.quoted else line
     column = len(bare) - len(bare.lstrip())
@@ -157,7 +171,7 @@ def _after_closing(opened: _Open, line: str) -> str | None:
             return None
         return line if _INFO.match(rest.strip()) else rest + "\n"
     code = bare.removesuffix(opened.fence)
-    if code == bare or "`" in code or opened.fence[0] != "`":
+    if code == bare or "`" in code or opened.fence[0] != "`" or next(tries, None) is None:
         return None
     # The fence directly follows code in its line. It does not close the block if it is within a string.
     before = _Open("", "", opened.column, False, lines=[*opened.lines, line.replace(opened.fence, "")])

@@ -44,6 +44,11 @@ def test_a_long_line_is_read_at_once(line: str) -> None:
     assert blocks_of(f"```python\n{WHOLE}```{line}\n")[0].text.startswith(WHOLE)
 
 
+def test_an_answer_of_many_fences_is_read_once() -> None:
+    """The time is linear in the length. Where it is the square, the test's time is up."""
+    assert kernel_of("a: ```\n" * 15_000 + block(WHOLE)).source
+
+
 @pytest.mark.parametrize("cut", range(12, len(WHOLE)))
 def test_a_continuation_fits_wherever_the_answer_was_cut(cut: int) -> None:
     whole = block(WHOLE)

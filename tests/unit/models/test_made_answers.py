@@ -21,6 +21,9 @@ KERNEL = "import torch\n\n\n" + REST
 TEXTS = {
     "<K>>": textwrap.indent(KERNEL, "> ", lambda line: True),
     "<K_>": KERNEL.rstrip("\n"),
+    "<K_br>": KERNEL.replace("\n", "<br/>").replace("    ", "&nbsp;" * 4),
+    "<K_u2028>": KERNEL.replace("\n", "\u2028"),
+    "<R>": REST,
     "<K>": KERNEL,
     "<D>": "def solution(a, b):\n    return 0\n",
     "<B>": "def solution(a, b:\n    return\n",
