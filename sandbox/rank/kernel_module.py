@@ -111,7 +111,7 @@ def load_solution(
         Exception: whatever the text raises.
     """
     if not folder:
-        Path(path).write_text(source, encoding="utf-8")
+        Path(path).write_bytes(source.encode())
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     try:
         binary = compile(source, path, "exec", dont_inherit=True)

@@ -95,6 +95,15 @@ def test_ranks_move_a_block_in_turns(first: bool) -> None:
     assert (pair.peer, next(team.epochs)) == (7 if first else 4, 8)
 
 
+def test_turns_are_timed_once_both_ranks_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = team_of_two()
+    times = iter([5.0, 7.5])
+    monkeypatch.setattr(device, "time", SimpleNamespace(perf_counter=lambda: team.told.append("clock") or next(times)))
+    pair = Pair(team, (0, 1), 0, torch.zeros(1), torch.zeros(1))
+    assert Device().transfer_ways().seconds(lambda: team.told.append("work"), pair) == 2.5
+    assert team.told == [("all",), "clock", "work", "clock"]
+
+
 @pytest.mark.parametrize(("pulls", "into"), [(False, False), (True, False), (False, True)])
 def test_time_of_block_is_mean_of_fastest_series(pulls: bool, into: bool) -> None:
     sizes = [2 << 10, 32 << 20, 256 << 20]

@@ -233,6 +233,17 @@ def test_oracle_of_another_shape_is_fault_of_problem(compares: Compares) -> None
             compares(narrow.format(odd))
 
 
+def test_card_says_what_the_oracle_is(compares: Compares) -> None:
+    hook = "def oracle(tensors, setting, solution):\n    return (tensors['x'] + 1).double()\n"
+    found = []
+    for check, extra in (("", ""), ('oracle = "baseline"', ""), ('oracle = "baseline"', hook)):
+        case = compares(TENTHS, extra, check)
+        x = case.code.draw(case.setting, 1)["x"]
+        exact = case.code.oracle({"x": x}, case.setting)
+        found.append((exact.dtype, torch.equal(exact, case.right), torch.equal(exact, (x + 1).double())))
+    assert found == [(torch.float64, False, False), (torch.float32, True, False), (torch.float64, False, True)]
+
+
 def test_limits_do_not_depend_on_earlier_comparisons(compares: Compares) -> None:
     case = compares(TENTHS, dtype=torch.bfloat16)
     first = case.finding(case.right)

@@ -204,7 +204,9 @@ def test_argument_is_named_by_its_memory() -> None:
     parameters, arguments = [("n", None), ("x", None), ("parts", None)], (3, x, parts)
     for tensor, name in ((x, "x"), (x[:1], "x"), (parts[0], "parts[0]"), (parts[1], "parts[1]"), (torch.zeros(4), "")):
         assert kernel_module._argument(tensor, arguments, parameters) == name
-    given = {"x": x, "part": parts[1]}
+    given = {"x": x, "part": parts[1], "hidden": torch.zeros(2)}
+    with pytest.raises(KernelRefused, match="the argument hidden;"):
+        kernel_module._refuse_alias(given["hidden"], arguments, given, parameters)
     for result, words in (
         (x[15:], "output out .* the argument x;"),
         ([1, parts[1]], r"output 1 .* argument parts\[1\];"),

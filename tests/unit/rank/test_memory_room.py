@@ -107,3 +107,14 @@ def test_first_arenas_with_enough_references_are_taken(fits, limit, found) -> No
     else:
         told = measured.result([100, 50], 5, 7)
         assert (told.references, told.arena_bytes) == (found, limit)
+
+
+@pytest.mark.parametrize("mutates", [[], ["x"]])
+def test_largest_peaks_count_in_room_for_references(monkeypatch: pytest.MonkeyPatch, mutates: list[str]) -> None:
+    monkeypatch.setattr(room, "most_references", lambda *given: given)
+    code = SimpleNamespace(problem=SimpleNamespace(mutates=mutates))
+    measured = room.BaselineMeasurement(code, None, Device(), None)  # type: ignore[arg-type]
+    measured.draw_peaks, measured.call_peaks, measured.oracle_peaks = [3, 90, 4], [5, 7, 6], [11, 13, 12]
+    for outputs, other in ((1, 90), (60, room.comparing_bytes(60, 8))):
+        copies = room.arenas_bytes(100, 10, outputs, bool(mutates)) + 2 * (10 + outputs)
+        assert measured.references(500, 100, 10, outputs, 8) == (500, copies, 7, 13, other)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from waiting import PATIENCE_S, eventually
 
 import sandbox.rank.rank
@@ -23,6 +24,7 @@ import sandbox.rank.trusted
 from problems.catalogue import HOME
 from problems.setting import RankSetting
 from sandbox.admission.ranks import in_gloo_ranks
+from sandbox.memory import slots
 from sandbox.protocol import messages
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import GatePage, Kind
@@ -269,6 +271,10 @@ def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., 
         assert run.oracle.rank.arenas.filled == 16 * 8 * 4
         page = GatePage(2)
         assert run.oracle(messages.MapGate(), os.dup(page.fd)) is Kind.GATED
+        run.draw(1)
+        run.oracle(Reveal(0, 0, 1, epoch=page.shut()))
+        assert run.oracle(messages.Sync(7)) == 7  # ends the wait for the end of a batch that has failed
+        assert (run.oracle.rank.arenas.at_end, page.finished()) == (None, False)
         found = []
         for late, taken in ((False, True), (False, False), (True, True)):
             run.draw(2)
@@ -392,6 +398,24 @@ def test_line_of_compile_error_is_of_kernel(
         return failed.value.kind, failed.value.line
 
     assert on_ranks(work) == [("COMPILE_FAILED", line)] * 2
+
+
+def test_unsealed_arenas_are_received_and_delivered(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        layout, rank, told = replace(run.layout, sealed=False), run.kernel.rank, []
+        arenas = run.oracle(messages.MakeArenas(layout, True, 0))
+        assert run.kernel(messages.MapArenas(layout), *arenas) is Kind.MAPPED
+        rank.device.receive = lambda size: told.append(size // layout.in_bytes)
+        rank.device.deliver = lambda size: told.append(size // layout.out_bytes)
+        run.draw(2, timed=False)
+        run.oracle(Reveal(0, 0, 2))
+        rank.outputs.zero_()
+        assert run.kernel(Arm(run.tables, checking=True)) is Kind.ARMED
+        told.append(int(rank.outputs.min()))
+        answers = [run.kernel(Go()), run.kernel.answer().kind]
+        return [*told, *answers, run.compare(0, 1)]
+
+    assert on_ranks(work) == [[2, slots.POISON, 2, Kind.DONE, Kind.DELIVERED, PASSED]] * 2
 
 
 FAILING = {
