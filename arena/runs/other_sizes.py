@@ -78,7 +78,7 @@ def _affordable(problem: Problem, setting: Setting, other: Setting) -> bool:
         here, there = (problem.cost(each.sizes, each.world, each.dtype) for each in (setting, other))
     except FormulaError:
         return False
-    return _work(there) <= MOST_WORK * max(_work(here), 1.0)
+    return _work(there) <= MOST_WORK * _work(here)
 
 
 def _work(cost: Cost) -> float:

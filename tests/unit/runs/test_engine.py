@@ -14,14 +14,16 @@ from stored_runs import entry_in
 from waiting import PATIENCE_S, comes_true
 
 import arena.runs.engine
+import arena.runs.referee_process
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
 from arena.machine import calibration
+from arena.machine.facts import this_machine
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.records.json_lines import sync
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge_to_end
+from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge_to_end, judge_to_verdict
 from arena.runs.referee_process import RefereeProcess
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -72,11 +74,41 @@ async def test_baseline_is_indexed_and_its_text_kept_nowhere(
     monkeypatch.setattr(arena.runs.engine, "sync", synced)
     await engine.start(SETTING)
     await comes_true(lambda: "spare" in engine.worlds)
+    assert engine.jail == "none"
     runs = [await judge_to_end(engine, replace(request(""), kernel_name="baseline")) for _ in range(2)]
     await engine.close()
     assert opened.call_count == 1
     assert [call[0] for call, _ in synced.call_args_list] == [paths.runs / f"{run.header.run_id}.jsonl" for run in runs]
     assert not paths.workspace.exists()
+
+
+def test_header_has_what_request_leaves_out() -> None:
+    asked = replace(request("pass"), rounds=None, budget_s=8.0)
+    header = header_of(asked)
+    assert (header.source, header.preset_sizes, header.machine) == ("pass", True, this_machine("cpu").digest)
+    assert (asked.most_s, replace(asked, rounds=3).most_s) == (8.0, None)
+    other = replace(asked, kernel_name="baseline", source="", setting=replace(SETTING, sizes={"M": 1}))
+    header = header_of(other, "elsewhere")
+    assert (header.source, header.preset_sizes, header.machine) == (PROBLEM.baseline_source, False, "elsewhere")
+
+
+async def test_verdict_comes_before_the_end(engine: Engine) -> None:
+    heard: list[events.AnyEvent] = []
+    run, judgement = await judge_to_verdict(engine, request("measures"), heard.append)
+    assert (run.ended, judgement.result.verdict, type(heard[-1])) == (False, Verdict.PASS, events.Judged)
+    for rank in (0, 1):
+        engine._on_event(events.Log(run_id=run.run_id, rank=rank, text="x\n"))
+    assert run.judgement(run.judged).printed == "[rank 0] x\n[rank 1] x\n"
+    await run.cancel()
+    assert run.watchdog.cancelled()
+
+
+async def test_times_that_cannot_be_stored_are_told(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena.runs.engine, "sync", Mock(side_effect=OSError("disk full")))
+    notices: list[Notice] = []
+    async with Engine(paths, command=COMMAND, notify=notices.append) as engine:
+        assert await verdict(engine, "pass") is Verdict.PASS
+    assert [notice.message for notice in notices] == ["cannot store the times of a baseline variant: disk full"]
 
 
 async def test_measurement_that_fails_says_why(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +261,10 @@ async def test_referee_that_hangs_cannot_hold_up_cancel(paths: Paths, monkeypatc
     notices: list[Notice] = []
     async with Engine(paths, command=COMMAND, notify=notices.append) as engine:
         run = await engine.judge(request("hang"))
+        process = Path(f"/proc/{engine._referee.pid}")
         await engine.cancel()
         assert isinstance(await run.end(), events.Cancelled)
+        await comes_true(lambda: not process.exists())
         assert await verdict(engine, "pass") is Verdict.PASS
     assert notices == []  # the engine killed it: nothing is wrong with the machine
 
@@ -300,14 +334,16 @@ async def test_variables_reach_the_referee_and_not_this_process(paths: Paths) ->
     assert "PKB_SCRIPTED_OUTCOME" not in os.environ
 
 
-async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
+async def test_closing_ends_the_run_and_the_process(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena.runs.referee_process, "SHUTDOWN_S", PATIENCE_S)
     engine = Engine(paths, command=COMMAND)
     run = await engine.judge(request("wait"))
-    pid = engine._referee.pid
+    referee = engine._referee
     await engine.close()
     assert isinstance(await run.end(), events.Cancelled)
+    assert referee._process.returncode == 0  # nobody had to kill it
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(referee.pid, 0)
     await engine.close()
 
 
