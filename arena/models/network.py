@@ -96,7 +96,7 @@ def open_client(url: str, stall_s: float, headers: dict[str, str] | None = None)
     encrypted = any(used.startswith("https:") for used in (url, proxy.url if proxy is not None else ""))
     try:
         return httpx.AsyncClient(
-            verify=authorities() if encrypted else False,  # without TLS there is no certificate to verify
+            verify=encrypted and authorities(),  # without TLS there is no certificate to verify
             timeout=httpx.Timeout(stall_s, connect=min(CONNECT_S, stall_s), pool=None),
             follow_redirects=False,  # a redirect would send the key to another host
             trust_env=False,

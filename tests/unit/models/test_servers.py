@@ -369,6 +369,12 @@ def test_hostile_answer_is_read_at_once(text: str) -> None:
     assert kernel_of(text + " solution").source == ""
 
 
+def test_parts_of_a_diff_are_not_joined() -> None:
+    first = "--- a/k.py\n+++ b/k.py\n@@ -1,3 +1,4 @@\n import torch\n+N = 1\n def solution(x):\n     return x\n"
+    second = "@@ -20,3 +21,4 @@\n def more(x):\n     y = x\n+    y = 2 * y\n     return y\n"
+    assert "2 * y" not in kernel_of(f"```diff\n{first}{second}```").source
+
+
 def test_calls_as_text_are_told() -> None:
     answer = ModelAnswer(
         '<tool_call>\n{"name": "kit_docs", "arguments": {"page": "symm"}}\n</tool_call>', Finish("stop"), Spent()

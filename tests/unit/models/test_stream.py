@@ -36,7 +36,7 @@ from arena.models.keys import HIDDEN, Key
 from arena.models.model import ModelClient, open_model
 from arena.models.provider import MOST_TOKENS, count
 from arena.models.providers import find_provider
-from arena.settings import ModelSettings, Settings
+from arena.settings import ModelSettings, Settings, WrongTable
 
 ASK = Conversation("be brief", (Message("user", "a kernel, please"), Message("assistant", "?"), Message("user", "!")))
 KERNEL = '```python\nimport torch\n\n\ndef solution(x):\n    return x  # × ü 😀 \\"quoted\\"\n```\n'
@@ -327,6 +327,12 @@ def test_reasoning_that_is_held_back_comes_at_end() -> None:
     event = {"choices": [{"delta": {"reasoning": KEY[:5]}}]}
     assert answer.take("", json.dumps(event)) == []
     assert answer.held_back() == [Thought(KEY[:5])]
+
+
+def test_a_table_that_cannot_be_used_is_named() -> None:
+    wrong = {"models.mine": WrongTable("it has no provider", {})}
+    with pytest.raises(UsageError, match="it has no provider, so this model cannot be used"):
+        open_model("mine", Settings(wrong=wrong))
 
 
 def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> None:

@@ -97,7 +97,7 @@ async def test_verdict_comes_before_the_end(engine: Engine) -> None:
     run, judgement = await judge_to_verdict(engine, request("measures"), heard.append)
     assert (run.ended, judgement.result.verdict, type(heard[-1])) == (False, Verdict.PASS, events.Judged)
     for rank in (0, 1):
-        engine._on_event(events.Log(run_id=run.run_id, rank=rank, text="x\n"))
+        engine._on_event(events.Log(run_id=engine.running, rank=rank, text="x\n"))
     assert run.judgement(run.judged).printed == "[rank 0] x\n[rank 1] x\n"
     await run.cancel()
     assert run.watchdog.cancelled()

@@ -127,13 +127,6 @@ def test_run_that_ended_before_it_began_is_shown() -> None:
     assert not state.running
 
 
-def test_a_fatal_harness_error_ends_the_run() -> None:
-    state = fold([started("r1"), events.Fatal(message="the baseline world died")])
-    assert not state.running
-    state.apply(started("r2"))
-    assert state.running
-
-
 def test_the_log_is_bounded() -> None:
     state = RunState()
     state.apply(started("r1"))
