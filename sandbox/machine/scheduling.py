@@ -1,23 +1,28 @@
-"""Priorities of CPU ranks: their polling threads yield to the other threads, and worlds yield to the referee.
+"""Priorities of CPU ranks: short time slices, and polling threads that yield to the other threads of their world.
 
-gloo's loop thread spins while another thread holds the lock of a connection. For up to 4 ms it can occupy the core that
-the other thread needs. If Linux schedules sessions as groups, this happened in every third batch on two cores: calls
-took 2 to 6 ms instead of 0.8 ms.
+A thread that wakes up preempts another program if its slice is shorter. Else it may wait for the end of a tick of 4 ms, and
+a call wakes up several threads. gloo's loop thread spins while another thread holds the lock of a connection. At the same
+priority it could occupy the core that the other thread needs for a tick, too.
 """
 
 import contextlib
+import ctypes
 import os
+import platform
+import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 POLLING = "gloo_tcp_loop"
-YIELDING = 10
-"""The nice value of a world. The referee stops batches of a millisecond while ranks spin on all cores. At nice 0 it got a core
-only after the batch in half of these tests; at 10 in one of twenty."""
 LOWEST = 19
-"""The nice value of sessions that a kernel's processes begin, because each further session adds weight."""
+"""The nice value of polling threads, and of sessions that a kernel's processes begin: each further session adds weight."""
+SLICE_NS, POLLING_SLICE_NS = 100_000, 1_000_000
+"""Time slices of the referee and of ranks, and of polling threads. Other programs have 1.4 ms and more (Linux 6.12)."""
+_SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}.get(platform.machine(), -1)  # sched_setattr(2)
+_RESET_ON_FORK = 1
+_libc = ctypes.CDLL(None)
 
 AGAIN_SECONDS, TRIES = 0.06, 4
 """Seconds between two writes of a nice value if the first was refused, and the most writes."""
@@ -42,29 +47,36 @@ def sessions_are_groups(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/f
     return not (cgroups / "cpu.weight").exists()
 
 
-def polling_gives_way(pids: Iterable[int]) -> None:
-    """Gives the polling threads of these processes the lowest priority within their session."""
+def settle_ranks(pids: Iterable[int]) -> None:
+    """Gives the threads of these processes short slices, and their polling threads the lowest priority within their session.
+
+    This thread gets one, too, because it stops batches of a millisecond while ranks spin on all cores; what it starts does not.
+    """
+    _schedule(0, SLICE_NS, flags=_RESET_ON_FORK)
     for pid in pids:
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 with contextlib.suppress(OSError):
-                    if (task / "comm").read_text().strip() == POLLING:
-                        os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
+                    polls = (task / "comm").read_text().strip() == POLLING
+                    _schedule(int(task.name), POLLING_SLICE_NS if polls else SLICE_NS, LOWEST if polls else None)
 
 
-def worlds_give_way(pids: Iterable[int], nice: int = YIELDING) -> None:
-    """Gives the sessions of these processes less weight than the referee's. All worlds get the same, so none is favoured."""
-    for pid in pids:
-        if not share_of_cores(pid).session.endswith(f" nice {nice}"):
-            _give_way(Path(f"/proc/{pid}/autogroup"), nice)
+def _schedule(thread: int, slice_ns: int, nice: int | None = None, flags: int = 0) -> None:
+    """Sets the slice and the nice value (None: as it is) of a thread, and the usual policy. Older systems ignore the slice."""
+    nice = os.getpriority(os.PRIO_PROCESS, thread) if nice is None else nice
+    attributes = struct.pack("IIQiIQQQ", 48, os.SCHED_OTHER, flags, nice, 0, slice_ns, 0, 0)
+    _libc.syscall(_SET_ATTRIBUTES, thread, attributes, 0)
 
 
-def _give_way(file: Path, nice: int) -> None:
-    """Writes a nice value. Linux lets users other than root write one every 0.1 s; a refused write is repeated."""
+def settle_session(pid: int) -> None:
+    """Gives the session of this process the lowest weight.
+
+    Linux lets users other than root write a nice value every 0.1 s; a refused write is repeated.
+    """
     for _ in range(TRIES):
         with contextlib.suppress(BlockingIOError):
             with contextlib.suppress(PermissionError, FileNotFoundError, ProcessLookupError):
-                file.write_text(str(nice))
+                Path(f"/proc/{pid}/autogroup").write_text(str(LOWEST))
             return
         time.sleep(AGAIN_SECONDS)
 

@@ -136,15 +136,13 @@ class Cpu(DeviceKind):
         return ["cores"]
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Gives gloo's polling threads the lowest priority, and the worlds a lower one than the referee's."""
+        """Gives ranks short slices, and gloo's polling threads the lowest priority in their world."""
         if self._sessions_are_groups:
-            ranks = list(ranks)
-            scheduling.polling_gives_way(ranks)
-            scheduling.worlds_give_way(ranks)
+            scheduling.settle_ranks(ranks)
 
     def settle_helper(self, pid: int) -> None:
         """Gives the session of this process the lowest weight."""
-        scheduling.worlds_give_way([pid], scheduling.LOWEST)
+        scheduling.settle_session(pid)
 
     def share_of_cores(self, pid: int) -> scheduling.Share:
         """The share of a process if sessions are groups; else an empty share."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.machine import processes
-from sandbox.machine.scheduling import POLLING, YIELDING, polling_gives_way, sessions_are_groups
+from sandbox.machine.scheduling import LOWEST, POLLING, sessions_are_groups, settle_ranks
 from sandbox.protocol.events import AnyEvent
 
 PROBLEM = load_catalogue().find("13")
@@ -160,67 +160,56 @@ def test_every_run_ends_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -
     run_state_machine_as_test(Course, settings=examples(20, steps=8))
 
 
-@pytest.fixture
-def polling() -> Iterator[int]:
-    """The id of a thread of this process that is named like gloo's polling threads."""
-    named, over = threading.Event(), threading.Event()
-
-    def poll() -> None:
-        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(POLLING)
-        named.set()
-        over.wait(PATIENCE_S)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    assert named.wait(PATIENCE_S)
-    assert thread.native_id is not None
-    yield thread.native_id
-    over.set()
-    thread.join()
+POLLS = f"""
+import threading, time
+from pathlib import Path
+def poll():
+    Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text("{POLLING}")
+    print(threading.get_native_id(), flush=True)
+    time.sleep({PATIENCE_S})
+threading.Thread(target=poll, daemon=True).start()
+time.sleep({PATIENCE_S})
+"""
 
 
-def test_only_polling_threads_give_way(polling: int):
-    polling_gives_way([os.getpid(), 1 << 22])
-    assert os.sched_getscheduler(polling) == os.SCHED_IDLE
-    assert os.sched_getscheduler(os.getpid()) != os.SCHED_IDLE
+def test_only_polling_threads_give_way() -> None:
+    process = subprocess.Popen([sys.executable, "-c", POLLS], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        polling = int(process.stdout.readline())
+        os.sched_setscheduler(process.pid, os.SCHED_BATCH, os.sched_param(0))
+        settling = threading.Thread(target=settle_ranks, args=([process.pid, 1 << 22],))  # it changes its own slice
+        settling.start()
+        settling.join()
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert [os.getpriority(os.PRIO_PROCESS, each) for each in (process.pid, polling)] == [own, LOWEST]
+        assert [os.sched_getscheduler(each) for each in (process.pid, polling)] == [os.SCHED_OTHER] * 2
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
 @pytest.mark.slow
 @pytest.mark.further
-async def test_timed_world_runs_and_yields_to_referee(paths: Paths):
+async def test_polling_threads_of_timed_worlds_give_way(paths: Paths):
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
     async with Engine(paths) as engine:
         run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="", rounds=1)
         await judge_to_end(engine, run)
-        await comes_true(lambda: given_way(setting.world))
+        await comes_true(lambda: nice_values_below().count(LOWEST) >= setting.world)  # the contender's have ended
 
 
-def given_way(world: int) -> bool:
-    """Whether the reference world yields, and at least `world` polling threads do. The contender's have ended."""
-    yielding = [group for group in groups_below() if group.endswith(f" nice {YIELDING}")]
-    return len(yielding) >= 1 and policies_below().count(os.SCHED_IDLE) >= world
-
-
-def groups_below() -> set[str]:
-    """Returns the sessions, with their nice values, of the processes below this one, which may end meanwhile."""
-    found = set()
-    for process in psutil.Process().children(recursive=True):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found.add(Path(f"/proc/{process.pid}/autogroup").read_text().strip())
-    return found
-
-
-def policies_below() -> list[int]:
-    """Returns the scheduling policies of the polling threads below this process."""
+def nice_values_below() -> list[int]:
+    """Returns the nice values of the polling threads below this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):
             for task in Path(f"/proc/{process.pid}/task").iterdir():
                 with suppress(FileNotFoundError, ProcessLookupError):
                     if (task / "comm").read_text().strip() == POLLING:
-                        found.append(os.sched_getscheduler(int(task.name)))
+                        found.append(os.getpriority(os.PRIO_PROCESS, int(task.name)))
     return found
 
 
