@@ -28,8 +28,11 @@ NOISY_PERCENT = 50.0
 """A measurement with a larger smallest detectable difference is too noisy for "even"."""
 WIDEST = 25.0
 """An interval whose ends differ by more than this factor gives no claim."""
+LEAST_RUN = 1e-3
+"""Least share of its time in which a side is assumed to have had its cores."""
 OTHER_PROGRAMS = "other programs use the cores"
 WAITED = OTHER_PROGRAMS + " (the baseline's ranks waited for one {:.0f} % of the time, the kernel's {:.0f} %)"
+SINGLE_WAITED = OTHER_PROGRAMS + ", and a single call waits for one as long as it lasts"
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -114,13 +117,18 @@ def speedup(
 
 
 def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str, waited: tuple[float, float]) -> Estimate:
-    """What one run's natural logarithms say. why: the reason if they are too far apart. waited: as for `speedup`."""
+    """What one run's natural logarithms say. why: the reason if they are too far apart. waited: as for `speedup`.
+
+    If the pairs are near enough to each other, waits widen the interval to any width that still shows who is faster.
+    """
     ends = [float(end[0]) for end in (middle, low, high)]
+    near = ends[2] - ends[1] <= math.log(WIDEST)
     if max(waited) > 0:
-        ends[1] += math.log(max(1 - waited[0], 1 / WIDEST))
-        ends[2] -= math.log(max(1 - waited[1], 1 / WIDEST))
+        ends[1] += math.log(max(1 - waited[0], LEAST_RUN))
+        ends[2] -= math.log(max(1 - waited[1], LEAST_RUN))
         why = WAITED.format(*(100 * min(share, 1.0) for share in waited))
-    if not ends[2] - ends[1] <= math.log(WIDEST):
+    shows = ends[1] > 0 or ends[2] < 0 or ends[2] - ends[1] <= math.log(WIDEST)
+    if not (near and shows):
         return None, why
     return Interval(math.exp(ends[0]), math.exp(min(ends[:2])), math.exp(max(ends[0], ends[2]))), ""
 

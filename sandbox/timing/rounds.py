@@ -11,7 +11,7 @@ from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, n
 from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Unconfirmed
 from sandbox.timing.device_time import DeviceTime
-from sandbox.timing.interval import Pair, outcome, turns_of
+from sandbox.timing.interval import SINGLE_WAITED, Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
@@ -213,6 +213,8 @@ class Rounds:
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
             self.unconfirmed = Unconfirmed(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
+            if max(self.turns.waited) > 0:
+                self.call.speed, self.call.why = None, SINGLE_WAITED
             self.behind_gate.give_up()
 
     def _confirmed_behind_gate(self, call: Interval, baseline_us: float) -> bool:

@@ -38,6 +38,8 @@ each other may overlap."""
 MIDDLE, QUICK = 0.5, 0.25
 """Quantiles of single calls that are compared. Other work makes calls slower, never quicker, so quick calls have less
 noise."""
+UNDISTURBED = 0.1
+"""The quantile in place of both where other programs use the cores: most single calls wait for one, on either side."""
 LARGE = 1.5
 """A lead above this factor must be clear in single calls if no inputs were replaced within batches."""
 SLOWED_SHARE = 0.7
@@ -112,8 +114,9 @@ class SingleCalls:
     def saved_us(self, share: float = MIDDLE) -> Floats:
         """[resamples] microseconds that the contender's single call saves.
 
-        It is the difference of quantiles, and of worlds' starts. share: the quantile.
+        It is the difference of quantiles, and of worlds' starts. share: the quantile on a machine that no other program uses.
         """
+        share = self._quantile(share)
         chance = np.random.default_rng(0)
         baseline = np.array([pair.baseline_us for pair in self.pairs])
         contender = np.array([pair.contender_us for pair in self.pairs])
@@ -171,11 +174,14 @@ class SingleCalls:
         quick = self._leader_saves(call, QUICK, 1 - TAIL)
         return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
 
+    def _quantile(self, share: float) -> float:
+        return UNDISTURBED if max(self.turns.waited) > 0 else share
+
     def _noise_us(self, call: Interval, share: float) -> float:
         """Half width in microseconds of a saving by the slower side's noise, which gains that side nothing. share: quantile."""
         chance = np.random.default_rng(0)
         times = np.array([pair.baseline_us if call.low > 1 else pair.contender_us for pair in self.pairs])
-        found = np.quantile(chance.choice(times, (RESAMPLES, len(times))), share, axis=1)
+        found = np.quantile(chance.choice(times, (RESAMPLES, len(times))), self._quantile(share), axis=1)
         return float(math.sqrt(0.5) * np.ptp(np.quantile(found, [TAIL, 1 - TAIL])))
 
     def _saves(self, call: Interval) -> bool:

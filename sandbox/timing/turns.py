@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from sandbox.machine import placement
+from sandbox.machine import placement, processes
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import TOO_BUSY
 from sandbox.protocol.events import Setting
@@ -144,7 +144,9 @@ class Turns:
         """Nanoseconds by batch, for `beyond_usual`, by name and number of the side."""
         self._waits: Callable[[float], tuple[float, float]] = lambda least: (0.0, 0.0)
         self.waited = 0.0, 0.0
-        """Shares of their time for which (the baseline's, the contender's) ranks waited for a core (`waits`)."""
+        """Shares of their time for which a rank of (the baseline's, the contender's) side waited for a core (`waits`)."""
+        self._lost = [[0.0, 0.0], [0.0, 0.0]]
+        """By side: seconds of its batches by call time, and of them those in which its ranks' cores were not their own."""
         gpus = contender_side.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, setting.world, gpus) for rank in range(setting.world)]
 
@@ -281,9 +283,14 @@ class Turns:
         self.note_waits()
 
     def note_waits(self) -> None:
-        """Reads `waited`, on CPU ranks. It takes milliseconds."""
+        """Reads `waited`, on CPU ranks. It takes milliseconds.
+
+        A rank's threads also wait for each other. So waits count only as far as the rank did not use its cores in batches.
+        """
         if not self.kind.has_gate:
-            self.waited = self._waits(WAITED_FROM)
+            shares = zip(self._waits(WAITED_FROM), self._lost, strict=True)
+            first, second = (min(self.setting.world * share, lost / max(ran, 1e-9)) for share, (ran, lost) in shares)
+            self.waited = max(0.0, first), max(0.0, second)
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True, reads: bool = False) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work. reads: as `Exchange.reveal`.
@@ -351,9 +358,14 @@ class Turns:
         with self.watched(self.stopped_kernels(world)):
             if self.exchange.sealed:
                 self.fill_in(side, world, batch, "call")
+            used = processes.cpu_seconds(world.processes.rank_pids)
             started = world.go()
             seconds = (self.end(side, world, batch) - started) / 1e9
+            used = processes.cpu_seconds(world.processes.rank_pids) - used
         self.require_priorities(side, world)
+        if side in self.sides and not batch.noop:
+            lost = self._lost[self.sides.index(side)]
+            lost[:] = lost[0] + seconds, lost[1] + sum(map(len, self._shares)) * seconds - used
         if side.observations is not None and not batch.noop:
             side.observations.quickest = min(side.observations.quickest, seconds / max(batch.calls, 1) * 1e6)
         return seconds

@@ -1,5 +1,6 @@
 """Single calls as a second measurement, on simulated worlds: which speedups they confirm and which they contradict."""
 
+import dataclasses
 import math
 import random
 
@@ -8,6 +9,7 @@ import pytest
 from made_kernels import BatchTime, MadeKernel, noisy, right
 from made_machine import MadeMachine
 
+from sandbox.machine import processes
 from sandbox.protocol.events import Interval
 from sandbox.protocol.messages import CompareOutputs, OutputFinding
 from sandbox.timing.interval import Pair, outcome
@@ -52,6 +54,18 @@ def test_kernel_working_ahead_gets_speedup_of_single_calls() -> None:
     rounds = measured(kernel(ahead(75.0, 1.0)))
     assert rounds.unconfirmed is not None
     assert rounds.call.speed.low < 1.33 < rounds.call.speed.high
+
+
+def test_single_calls_waiting_for_cores_claim_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = dataclasses.replace(kernel(paced(20.0)), without_core=0.1)
+    machine = MadeMachine(kernel=waiting, reference=BASELINE)
+    machine.outside_share = 0.9
+    monkeypatch.setattr(processes, "outside_seconds", machine.outside)
+    rounds = machine.rounds(machine.run(rounds=60))
+    rounds.measure()
+    assert rounds.unconfirmed is not None
+    assert rounds.call.speed is None
+    assert "a single call waits for one" in rounds.call.why
 
 
 @pytest.mark.parametrize("slowed", [True, False])
@@ -127,6 +141,20 @@ def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
 
 
 LEAD = Interval(1.4, 1.3, 1.5)
+
+
+@pytest.mark.parametrize(("mine_us", "waited", "keeps"), [(20.0, 0.3, True), (20.0, 0.0, False), (100.0, 0.3, False)])
+def test_undisturbed_single_calls_confirm_beside_other_programs(mine_us: float, waited: float, keeps: bool) -> None:
+    found = single_calls(mine_us, 5.0)
+    found.turns.waited = (waited, waited)
+    chance = random.Random(2)
+    waits = [(chance.choice([0.0, 3000.0]), chance.choice([0.0, 4000.0, 4000.0])) for _ in found.pairs]
+    found.pairs = [
+        Pair(0, pair.baseline_us + theirs, pair.contender_us + own, True)
+        for pair, (theirs, own) in zip(found.pairs, waits, strict=True)
+    ]
+    assert found.contradict(Interval(5.0, 3.0, 7.0), 100.0, True) != keeps
+    assert found.confirm(Interval(5.0, 3.0, 7.0), 100.0) == keeps
 
 
 def test_more_pairs_are_made_until_single_calls_decide() -> None:

@@ -45,9 +45,18 @@ cores beside other programs. In a batch of the kernel either no rank or every ra
 def test_starved_ranks_give_no_claim():
     found = [Pair(*each, k % 2 == 0) for k, each in enumerate(STARVED)]
     assert speedup(found).low > 10  # the pairs alone do not show it
-    told = estimate(found, waited=(0.68, 1.37))
+    told = estimate(found, waited=(4 * 0.68, 4 * 1.37))
     assert told[0] is None
-    assert "the baseline's ranks waited for one 68 % of the time, the kernel's 100 %" in told[1]
+    assert "the baseline's ranks waited for one 100 % of the time, the kernel's 100 %" in told[1]
+
+
+@pytest.mark.parametrize(("waited", "expected"), [((0.7, 1.0), "faster"), ((0.9, 1.0), ""), ((1.0, 0.0), "")])
+def test_lead_above_waits_of_the_baseline_is_told(waited, expected):
+    told = estimate(pairs(40, factor=5.0), waited=waited)[0]
+    assert (outcome(told) if told else "") == expected
+    mirrored = [Pair(p.reference, p.contender_us, p.baseline_us, p.baseline_first) for p in pairs(40, factor=5.0)]
+    told = estimate(mirrored, waited=waited[::-1])[0]
+    assert (outcome(told) if told else "") == expected.replace("faster", "slower")
 
 
 def test_interval_allows_for_waits():
