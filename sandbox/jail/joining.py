@@ -78,7 +78,7 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
         NotInside: a privilege is left.
     """
     capability = 0
-    while _libc.prctl(_DROP_BOUNDING, capability, 0, 0, 0) == 0:
+    while _libc.prctl(_DROP_BOUNDING, capability) == 0:
         capability += 1
     if os.getuid() == 0:
         os.setgroups([])

@@ -13,7 +13,7 @@ import pytest
 from no_jail import no_jail
 from waiting import PATIENCE_S, eventually
 
-from sandbox.jail import seccomp
+from sandbox.jail import inside, seccomp
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import NESTED, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
@@ -48,7 +48,14 @@ def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess
 
 
 def test_the_exit_status_is_the_programs(program: bytes, tmp_path: Path) -> None:
-    assert run("raise SystemExit(7)", tmp_path, program).returncode == 7
+    moves = "import os\nos.mkdir('/tmp/sub')\nopen('/tmp/x', 'w').close()\nos.rename('/tmp/x', '/tmp/sub/x')\n"
+    assert run(moves + "raise SystemExit(7)", tmp_path, program).returncode == 7
+
+
+def test_program_that_cannot_start_is_told(program: bytes, tmp_path: Path) -> None:
+    with contextlib.closing(NESTED.wrap(["/no/such"], tmp_path, {}, filter_fd=memory_file(program))) as wrapped:
+        done = subprocess.run(wrapped.argv, **wrapped.inherited, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1].partition(":")[0]) == (inside.FAILED, "FileNotFoundError")
 
 
 def test_killing_everything_kills_its_own_world_alone(program: bytes, tmp_path: Path) -> None:

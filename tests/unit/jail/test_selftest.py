@@ -17,7 +17,7 @@ from waiting import PATIENCE_S
 
 from arena.errors import MachineError
 from arena.machine.facts import require_jail
-from sandbox.jail import choice, profiles
+from sandbox.jail import choice, profiles, selftest
 from sandbox.jail.choice import choose, why_not
 from sandbox.jail.profiles import NONE, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter
@@ -138,6 +138,18 @@ def test_an_inherited_descriptor_is_rejected(chosen, program):
     stray = os.open("/dev/null", os.O_RDONLY)
     reason = why_not(Leaking(chosen.name), program)  # why_not closes `stray`
     assert "has_stray_descriptors" in reason
+
+
+@pytest.mark.parametrize(
+    ("namespace", "command", "found"), [(True, False, True), (False, True, True), (False, False, False)]
+)
+def test_referee_is_known_by_namespace_or_command(namespace, command, found):
+    with choice._bait() as facts:
+        facts["command"] = facts["command"] if command else "another"
+        facts["namespaces"]["pid"] = facts["namespaces"]["pid"] if namespace else "pid:[1]"
+        attempts = selftest._processes(facts)
+        for name in ("reads_referee", "signals_referee", "limits_referee", "moves_referee"):
+            assert attempts[name]() is found
 
 
 def test_self_tests_at_once_have_their_own_targets():
