@@ -90,3 +90,13 @@ def test_jail_has_what_its_profile_says(profile, uid, scopes, given, words, tmp_
     assert files == [*(["127.0.0.1 localhost arena\n::1 localhost\n"] if "caps" in given else []), *names]
     assert wrapped.fds == (*range(50, 50 + len(files)), *([9] if "filter_fd" in given else []))
     assert (wrapped.env["HOME"], wrapped.env["TMPDIR"], wrapped.env["MARK"]) == ("/tmp", "/tmp", "1")
+
+
+def test_each_world_of_root_has_a_free_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "_uids", itertools.count(profiles.UIDS + 3))
+    monkeypatch.setattr(profiles.processes, "user_ids", lambda: {profiles.FIRST_UID + 3})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert profiles._uid(None) == profiles.FIRST_UID + 4
+    assert profiles._uid(Caps(1, 1, 1, 1.0)) == profiles.FIRST_AGENT_UID + 5
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert profiles._uid(None) == 1000
