@@ -283,6 +283,8 @@ class Slot:
         """Copies an output into the slot, and the header if the slot has another layout. Raises DoesNotFit."""
         outline, tensors = self.outline, [tensor for _, tensor in leaves]
         if outline is None or outline.structure != structure or not outline.fits(tensors):
+            if any(tensor.is_meta for tensor in tensors):
+                raise DoesNotFit("a tensor on the device meta, which has no memory")
             outline = Outline(structure, leaves, self.room, self.memory.numel())
             self.lay_out(outline)
             # Without waiting for the GPU: the driver takes the header at once, and the next call's work need not wait.

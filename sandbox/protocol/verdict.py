@@ -45,7 +45,7 @@ ADVICE: dict[Verdict, str] = {
     Verdict.COMPILE_ERROR: "Fix the source at the line shown.",
     Verdict.LOAD_ERROR: "Define solution(...) with the baseline's parameters.",
     Verdict.TIMEOUT: "A rank loops, or waits for a peer that never answers. Check that all ranks make the same calls.",
-    Verdict.CRASH: "A segmentation fault is usually an index outside a buffer. The log has the rank's output.",
+    Verdict.CRASH: "SIGSEGV is usually an index outside a buffer, SIGABRT a failed assertion. The log has the rank's output.",
     Verdict.DEVICE_ERROR: "The GPU reported an error. Run compute-sanitizer on a small size.",
     Verdict.OUT_OF_MEMORY: "Allocate less, or reuse buffers between calls.",
     Verdict.OUTPUT_FLOOD: "Print less. 256 KiB of a kernel's output are kept, and the run ends at 64 MiB.",

@@ -186,6 +186,7 @@ def test_a_changed_output_is_laid_out_anew():
         torch.zeros(SIZE // 4),
         [torch.zeros(1)] * 40,
         torch.zeros(2, 2).to_sparse(),
+        torch.zeros(2, device="meta"),
         torch.zeros(1).expand([1] * 9),
         {"a" * (slots.TEXT - 3): torch.zeros(1)},
     ],
