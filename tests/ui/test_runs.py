@@ -355,9 +355,12 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         await pilot.resize_terminal(60, 24)
         await until(pilot, lambda: "enter restore · space diff · t time · F1 keys · esc ─╯" in screen_text(app))
         noisy = record("r", outcome="too noisy", clock="call", baseline_us=Microseconds(call=80.0, device=None))
-        monkeypatch.setattr(HistoryScreen, "read_entries", lambda screen: [noisy])  # the screen also reads by itself
+        timed = [record(f"t{us}", faster=1.5, contender_us=Microseconds(us, None)) for us in (90.0, 120.0)]
+        monkeypatch.setattr(HistoryScreen, "read_entries", lambda screen: [noisy, *timed])  # it also reads by itself
+        monkeypatch.setattr(kernel_session.KernelSession, "in_setting", lambda session, runs: runs)
         await app.screen._read()
         await until(pilot, lambda: "~ too noisy" in screen_text(app))  # a run without an interval has its outcome
+        await until(pilot, lambda: "best so far, µs  120.0 → 90.0" in screen_text(app))
         assert [str(column.label).strip() for column in app.screen._table.ordered_columns][-1] == "baseline µs"
 
 
