@@ -34,9 +34,8 @@ async def started(app, pilot, until, problem) -> LiveDuelScreen:
     await comes_true(lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
     app.post_message(Key("ctrl+s", None))  # the file's text is submitted only on request, even before it is shown
-    await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
-    assert screen.state.left.last.kernel.source
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
+    assert screen.state.left.last.kernel.source
     return screen
 
 
@@ -69,8 +68,7 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, go_to, s
         await until(pilot, lambda: bool(screen.state.left.last))
         screen.action_submit()  # the file has not changed and has no verdict yet
         await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
-        await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
-        await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
+        await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
         await until(pilot, lambda: all(verdict in screen_text(app) for verdict in ("✗ WRONG", "✓ PASS")))
         await until(pilot, lambda: "left" in screen_text(app).splitlines()[-2])
 
@@ -84,9 +82,8 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, go_to, s
         await pilot.press("x")
         assert (screen.state.stage, editor.text) == ("playing", "pass")
         screen.match.agree("right")
-        await until(pilot, lambda: screen.state.stage == "ended")
-        await until(pilot, lambda: "you wins: faster in the final" in screen_text(app))
-        await until(pilot, lambda: "esc leave" in screen_text(app))
+        shown = ("you wins: faster in the final", "esc leave")
+        await until(pilot, lambda: screen.state.stage == "ended" and all(said in screen_text(app) for said in shown))
         await pilot.press("f3")
         await until(pilot, lambda: any("Both kernels are shown" in said.message for said in app._notifications))
 
@@ -228,8 +225,7 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
         for _ in range(4):
             app.post_message(Key("f8", None))
             await asyncio.sleep(0.005)
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
-        await until(pilot, lambda: bool(app.screen.state.right.last))
+        await until(pilot, lambda: app.screen is not first and app.screen.state.right.last)
         first.action_rematch()  # a late key press
         await pilot.pause(0.3)
         assert app.is_running
@@ -249,8 +245,7 @@ async def test_written_text_appears_until_kernel_replaces_it(open_app, until, sc
         await pilot.press("f3")
         assert screen.hidden == "right"
         await pilot.press("f3")
-        await until(pilot, lambda: "x299 = 299" in screen_text(app))
-        await until(pilot, lambda: "kernel 2, writing" in screen_text(app))
+        await until(pilot, lambda: all(said in screen_text(app) for said in ("x299 = 299", "kernel 2, writing")))
         assert "x0 = 0" not in screen_text(app)
         handed = Submitted(at=screen.now, side="right", attempt=2, sha256="", source="y = 1\n")
         screen.match.tell(handed)

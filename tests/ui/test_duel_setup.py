@@ -191,8 +191,6 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, go
         app.open_problem(problem)
         await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
         app.play_duel(problem, type(duel.plan)(GUEST, "house", 10.0))
-        await until(
-            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "Plays in" in app.screen.panes["left"].text
-        )
+        await until(pilot, lambda: "Plays in" in app.screen.panes["left"].text)
         await until(pilot, lambda: app.screen.state.right.attempts)
         assert not app.screen.state.left.attempts

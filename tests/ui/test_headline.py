@@ -111,9 +111,8 @@ async def test_the_panes_say_why_the_other_kernel_failed(open_app, events, until
             screen.apply(event)
         screen.session.state.samples.clear()
         screen.draw(force=True)
-        await until(pilot, lambda: "What is wrong with the other kernel" in screen_text(app))
-        await until(pilot, lambda: "not timed; other kernel: ✗ COMPILE ERROR" in screen_text(app))
-        assert "no solution" in screen_text(app)
+        shown = ("What is wrong with the other kernel", "not timed; other kernel: ✗ COMPILE ERROR", "no solution")
+        await until(pilot, lambda: all(said in screen_text(app) for said in shown))
         assert "jumps to line" not in screen_text(app)
         assert any("other kernel: ✗ COMPILE ERROR" in line.text for line in screen.query_one("#log")._lines)
 
@@ -143,9 +142,8 @@ async def test_save_during_run_is_queued_at_once(open_app, events, until, screen
         for event in events("timing"):
             app.screen.apply(event)
         app.screen.session.queue()
-        await until(pilot, lambda: "▸ QUEUED" in screen_text(app))
-        await until(pilot, lambda: "the earlier run ends first" in screen_text(app))
-        await until(pilot, lambda: "queued · esc twice cancels" in screen_text(app))
+        shown = ("▸ QUEUED", "the earlier run ends first", "queued · esc twice cancels")
+        await until(pilot, lambda: all(said in screen_text(app) for said in shown))
 
 
 @pytest.mark.parametrize(

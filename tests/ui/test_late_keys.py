@@ -185,7 +185,7 @@ async def test_click_on_what_was_shown_before_does_nothing(open_app, until) -> N
         await until(pilot, lambda: categories.highlighted == 1 and app.picker.category != "")
 
 
-async def test_press_on_a_removed_widget_does_nothing(open_app, until) -> None:
+async def test_press_on_a_removed_widget_does_nothing(open_app, go_to) -> None:
     async with open_app() as (app, pilot):
         name = app.picker.query_one("#name")
         parent, at = name.parent, name.region.offset
@@ -193,6 +193,5 @@ async def test_press_on_a_removed_widget_does_nothing(open_app, until) -> None:
         name._detach()  # as if removed; the display still shows it
         for press in (MouseDown, MouseUp):
             app.post_message(press(None, *at, 0, 0, 1, False, False, False, *at))
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await go_to(pilot, HelpScreen, "f1")
         name._attach(parent)

@@ -43,8 +43,7 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await engine.recorded("a run of another engine")  # returns at once
         await until(pilot, lambda: 13 in screen.session.services.standings)
         await pilot.press("f10")
-        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
-        await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
+        await until(pilot, lambda: all(said in screen_text(app) for said in ("▲ 1.50×", "solved 1 of 3 · faster 1")))
 
 
 async def test_longer_measuring_judges_same_revision_again(
@@ -107,8 +106,7 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
 async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await save_kernel(pilot, "pass")
-        await until(pilot, lambda: app.screen.session.state.result is not None)
-        await until(pilot, lambda: "PASS" in screen_text(app))
+        await until(pilot, lambda: result_of(app.screen) and "PASS" in screen_text(app))
         assert "of revision" not in screen_text(app)
         await pilot.press("x")
         sha256 = app.screen.session.state.sha256
@@ -192,7 +190,6 @@ async def test_after_every_end_the_next_run_works(open_app, type_kernel, save_ke
         await until(pilot, lambda: result_of(screen))
         assert isinstance(app.screen, KernelScreen)
         await save_kernel(pilot, "refuse")
-        await until(pilot, lambda: screen.session.state.refused is not None)
         await until(pilot, lambda: "! NOT RUN" in screen_text(app) and "sizes do not fit" in screen_text(app))
         await save_kernel(pilot, "die")
         await until(pilot, lambda: "! HARNESS ERROR" in screen_text(app))
