@@ -3,9 +3,11 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from arena.duel.match import Match, MatchAccess, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.paths import Paths
+from arena.players import make_player
 from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.records.index import Store
@@ -239,6 +242,17 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     assert match.state.left.left == "time"
     assert [attempt.kernel.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
     assert ended.winner == "left"
+
+
+async def test_save_right_after_the_start_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, access, read = tmp_path / "kernel.py", AsyncMock(clocked=True), make_player._read
+    kernel.write_text("wrong")
+    monkeypatch.setattr(make_player, "_read", lambda path: (time.sleep(0.2), read(path))[1])
+    playing = asyncio.create_task(user("you", kernel).play(Task(PROBLEM, SETTING), access))
+    await asyncio.sleep(0)
+    kernel.write_text("pass")
+    await comes_true(lambda: [each.args[0].source for each in access.judge.await_args_list] == ["wrong", "pass"])
+    playing.cancel()
 
 
 @pytest.mark.parametrize("reason", ["agreed", "time"])
