@@ -403,7 +403,7 @@ def _in_other_forms(text: str, closed: bool = False, prose: bool = True) -> Kern
 
 def _named(blocks: Sequence[Block]) -> Kernel | None:
     """Returns the kernel of several files that the fences name, else None. The last block of a name counts."""
-    texts = {block.name: block.text.strip("\n") + "\n" for block in blocks if block.name}
+    texts = {block.name: block.text.strip("\n") + "\n" for block in blocks}
     files = {name: text.encode(errors="replace") for name, text in texts.items() if is_file_name(name)}
     kernel = Kernel(texts.get(MAIN, ""), files)
     return kernel if kernel.source and files and not fault_in(kernel) else None

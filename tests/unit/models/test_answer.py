@@ -65,6 +65,7 @@ def test_chance_repetitions_are_kept() -> None:
     assert join_continuation("x = 1", "1") == "x = 11"
     assert join_continuation("x = abcdefghijk", "abcdefghijk!") == "x = abcdefghijkabcdefghijk!"
     assert join_continuation("x = abcdefghijkl", "abcdefghijkl!") == "x = abcdefghijkl!"
+    assert join_continuation("```\nx", "```python") == "```\nx```python"
     assert join_continuation("a\nx = 1\n", "x = 1\ny") == "a\nx = 1\ny"
 
 
@@ -106,6 +107,8 @@ def test_what_has_no_kernel_says_why() -> None:
         "": ModelAnswer(block(WHOLE), Finish("stop"), Spent(), calls=(call,)),
     }
     assert {each.reason: each for each in answers.values()} == answers
+    unreadable = ModelAnswer(block(WHOLE), Finish("unreadable"), Spent())
+    assert (unreadable.source, unreadable.reason) == ("", "a part of the answer cannot be read")
 
 
 MAIN = "from .ops.sums import total\n\n\ndef solution(x):\n    return total(x)\n"

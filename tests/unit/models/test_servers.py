@@ -237,6 +237,8 @@ FORMS = {
     "tag_attributes": f'<file path="kernel.py" language="python">\n{K}</file>\nDone.',
     "tag_cdata": f"<answer><![CDATA[\n{K}]]></answer>",
     "tag_fence_within": f"<kernel>\n```\n{K}```\n</kernel>",
+    "tag_unclosed": f"<kernel>\n{K}",
+    "stub_after": json.dumps({"code": K, "sketch": "def solution(x):\n    ...\n"}),
     "python_brackets": f"[PYTHON]\n{K}[/PYTHON]",
     "prose": f"Sure, here is the kernel:\n\n{K}\nIt works because all ranks make the same call.\n\nIs that right?",
     "prose_touching": f"Here it is:\n{K}Done. It works.",
@@ -306,6 +308,7 @@ FILE_FORMS = {
     "bold": "**{name}**\n\n```\n{text}```\n\n",
     "heading": "### 1. `{name}`\n```cpp\n{text}```\n",
     "colon": "File: {name}:\n\n```python\n{text}```\n",
+    "cells": "```python\n%%writefile {name}\n{text}```\n",
     "comment": "Then\n```\n{mark} {name}\n{text}```\n",
     "heredoc": "cat > {name} <<'EOF'\n{text}EOF\n",
     "tag": '<file path="{name}">\n{text}</file>\n',
@@ -340,7 +343,9 @@ def test_several_files_are_taken_together(text: str) -> None:
     assert kernel.files["ops/sum.cu"].endswith(FILES["ops/sum.cu"].encode())
 
 
-@pytest.mark.parametrize("form", ["hermes", "qwen", "json_code", "tag_kernel", "heredoc_behind", "patch", "diff"])
+@pytest.mark.parametrize(
+    "form", ["hermes", "qwen", "json_code", "tag_kernel", "python_brackets", "heredoc_behind", "patch", "diff"]
+)
 def test_cut_answer_has_only_closed_forms(form: str) -> None:
     cut = FORMS[form].rindex("return total")
     assert whole_kernel(FORMS[form] + "\nAnd so").source == K

@@ -22,7 +22,10 @@ from arena.profile.profiling import keep_profile, kept_profile
 from arena.profile.rules import figures
 from arena.records.header import read_header
 from arena.records.index import Store
+from arena.records.json_lines import append_line
+from arena.records.voids import Void
 from arena.runs.engine import Engine
+from arena.runs.judge import RunRequest
 from arena.runs.origin import Origin, find_origin
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -71,6 +74,10 @@ async def test_file_house_and_run_stand_for_kernels(
         find(run_id, paths, "2")
     with pytest.raises(UsageError, match="no kernel file"):
         find(f"./{run_id}", paths)  # a path, which is no run
+    append_line(paths.voids, Void(at=1.0, run=run_id, note="cheats", by="anna"))
+    assert find(run_id, paths).judgement is None
+    append_line(paths.voids, Void(at=2.0, run=run_id, note="", by="anna", undo=True))
+    assert find(run_id, paths).judgement == again.judgement
     journal.unlink()
     assert find(str(tmp_path / "mine.py"), paths).judgement is None
     monkeypatch.chdir(tmp_path)
@@ -82,6 +89,19 @@ async def test_file_house_and_run_stand_for_kernels(
 def test_what_cannot_be_improved_is_said(paths: Paths, word: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         find(word, paths)
+
+
+async def test_newest_timed_result_is_taken(paths: Paths, tmp_path: Path) -> None:
+    (path := tmp_path / "mine.py").write_text("pass")
+    ids: list[str] = []
+    async with Engine(paths, command=REFEREE) as engine:
+        for rounds, taken in ((3, 0), (0, 0), (3, 2)):
+            asked = RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="mine.py", source="pass", rounds=rounds)
+            run = await engine.judge(asked)
+            await run.end()
+            await engine.recorded(run.run_id)
+            ids.append(run.run_id)
+            assert find(str(path), paths).judgement.header.run_id == ids[taken]
 
 
 async def test_prompt_has_kernel_its_verdict_and_its_profile(paths: Paths, tmp_path: Path) -> None:

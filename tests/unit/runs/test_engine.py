@@ -143,6 +143,7 @@ async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths:
     engine._on_event(events.Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
     await engine.recorded(run.run_id)
     assert [entry.median for entry in store.history(13)] == [1.3]
+    await comes_true(lambda: not engine._recorder._recording)
 
 
 async def test_referee_that_dies_later_leaves_verdict(engine: Engine, paths: Paths) -> None:
@@ -300,6 +301,8 @@ async def test_events_come_live_and_again_to_latecomers(engine: Engine) -> None:
                 await run.cancel()
     assert [type(event) for event in seen] == [events.RunStarted, events.PhaseStarted, events.Cancelled]
     assert [event async for event in run.events()] == seen
+    assert run.events_so_far == tuple(seen)
+    assert RunInProgress(run.header, Mock(), Mock()).last_at >= run.last_at  # no event has come yet
     await run.cancel()  # there is nothing left to cancel
 
 
