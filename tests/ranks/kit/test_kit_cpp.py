@@ -91,6 +91,17 @@ def test_arguments_that_do_not_fit_are_refused(takes, arguments, message):
         takes.take(*arguments)
 
 
+def test_calls_are_told_to_who_watches(kernel_cache, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cpp, "watch", lambda *told: seen.append(told))
+    lib = cpp.compile('extern "C" int twice(int x) { return 2 * x; }')
+    before = time.time_ns()
+    assert lib.twice(4) == 8
+    ((name, begin, end, waits),) = seen
+    assert (name, waits) == ("twice", [])
+    assert before <= begin <= end <= time.time_ns()
+
+
 def test_a_list_of_tensors_is_passed_as_pointers(kernel_cache):
     lib = cpp.compile(r"""
         extern "C" float sum(const float* const* parts, int count) {

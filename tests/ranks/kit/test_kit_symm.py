@@ -318,20 +318,17 @@ def test_heaps_of_gpus_have_small_ones_of_hosts(monkeypatch):
     monkeypatch.setattr(symm, "host_signals", lambda: "host")
     monkeypatch.setattr(symm, "Team", lambda *a: told.append(a) or team)
     groups = SimpleNamespace(_get_default_store=lambda: None)
-    for backend, size, expected in (
-        ("cuda:nccl", 8, [ALIGN, 9, ("mapped", "heap", "signals", range(8), "host")]),
-        ("gloo", 2, [7, ("mapped", "mapped", "host", range(2))]),
-        ("gloo", 9, []),
+    for backend, size, expected, fault in (
+        ("cuda:nccl", 8, [ALIGN, 9, ("mapped", "heap", "signals", range(8), "host")], ""),
+        ("gloo", 2, [7, ("mapped", "mapped", "host", range(2))], ""),
+        ("gloo", 9, [], "up to 8 ranks, this one has 9"),
+        ("gloo", 0, [], "symm needs torch.distributed"),
     ):
-        there = {"is_available": True, "is_initialized": True, "get_rank": 0, "get_world_size": size}
+        there = {"is_available": size > 0, "is_initialized": True, "get_rank": 0, "get_world_size": size}
         made = {name: lambda value=value: value for name, value in (there | {"get_backend_config": backend}).items()}
         monkeypatch.setattr(symm, "dist", SimpleNamespace(distributed_c10d=groups, **made))
         told.clear()
-        with (
-            pytest.raises(errors.SymmetricMemoryError, match="up to 8 ranks, this one has 9")
-            if size > 8
-            else nullcontext()
-        ):
+        with pytest.raises(errors.SymmetricMemoryError, match=fault) if fault else nullcontext():
             assert symm._connect(3.0) is team
         assert told == expected
     assert (team.host_barrier.mock_calls, team.barrier.mock_calls) == ([call(3.0)], [call(3.0)])
