@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.kit.compilers import build, compiling
+from sandbox.kit.compilers.gcc import first_error
 from sandbox.kit.errors import CompileError
 from sandbox.rank import kernel_compilers
 
@@ -165,3 +166,17 @@ def test_each_kernel_text_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setitem(sys.modules, "kernel", kernel)  # type: ignore[arg-type]
         folders.add(build.cache_dir())
     assert len(folders) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/tmp/kernel.py:3:9: error: expected ;", ("kernel.py:3: expected ;", 3)),
+        ("kernel.cu(7): error: no such type", ("kernel.cu:7: no such type", 7)),
+        ("ld: undefined reference to `f'\n", ("undefined reference to `f'", None)),
+        ("first\nlast\n", ("the compiler failed: last", None)),
+        ("\n", ("the compiler failed: without saying why", None)),
+    ],
+)
+def test_first_error_of_compiler_is_one_line(text: str, found: tuple[str, int | None]) -> None:
+    assert first_error(text) == found
