@@ -77,7 +77,7 @@ def other_forms(text: str, closed: bool, prose: bool) -> list[str]:
 def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> list[str]:
     fenced = (block.text for block in blocks_of(text) if block.closed or not closed)
     marked = _MARK.split(text)[1 : -1 if closed else None]
-    forms: list[Iterable[str]] = [_json(text), _files(text, closed), _tags(text, closed), marked, fenced]
+    forms: list[Iterable[str]] = [_json(text), _files(text, closed and not depth), _tags(text, closed), marked, fenced]
     if not closed or depth:
         forms += [_added(text), _strings(text), *([each] for each in _cleaned(text) if each != text)]
     for form in forms:
@@ -150,8 +150,12 @@ def _titled(value: dict[Any, Any] | list[Any]) -> dict[str, str]:
     """Returns the files of an object: {"kernel.py": text, ...}, or a list of objects with a path and a text."""
     if isinstance(value, dict):
         return {str(name): each for name, each in value.items() if isinstance(each, str)}
-    texts = [[text for text in each.values() if isinstance(text, str)] for each in value if isinstance(each, dict)]
-    return {name: max(each, key=len) for each in texts for name in each if _FILE.fullmatch(name)}
+    calls = (next((v for v in each.values() if isinstance(v, dict)), each) for each in value if isinstance(each, dict))
+    texts = [[text for text in each.values() if isinstance(text, str)] for each in calls]
+    named = [
+        (name, [text for text in each if text != name]) for each in texts for name in each if _FILE.fullmatch(name)
+    ]
+    return {name: max(others, key=len, default="") for name, others in named}
 
 
 def _files(text: str, closed: bool) -> Iterator[str]:

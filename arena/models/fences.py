@@ -15,7 +15,7 @@ PATH = r"(?:[\w+@][\w.+@-]*/)*[\w+@][\w.+@-]*\.(?:py|cuh?|c|cc|cpp|cxx|h|hpp)"
 _FILE = re.compile(rf"""(?:^|[\s:="'{{])({PATH})(?=$|[\s"',}}])""")
 """A file's path in the info string of a fence: "cuda ops/sum.cu", "cpp:sum.cpp", 'python title="kernel.py"'."""
 _TITLE = re.compile(
-    rf"[\s#*_>`\d./)-]*(?:(?:file|filename|path)\b[\s:*`]*)?(?<![\w./-])({PATH})[\s*_`:/]*", re.IGNORECASE
+    rf"[\s#*_>`\d./)=-]*(?:(?:file|filename|path)\b[\s:*`]*)?(?<![\w./-])({PATH})[\s*_`:/#=-]*", re.IGNORECASE
 )
 """A line before a fence, or the first one in it, that only names a file: "### `ops/sum.cu`", "// file: sum.cpp"."""
 THOUGHTS = "think|thinking|thought|reasoning|analysis|reflection|scratchpad|inner_monologue"

@@ -1,5 +1,8 @@
 """From a model's answer to one file: fences, several blocks, truncation, and answers without a kernel."""
 
+import json
+from textwrap import indent
+
 import pytest
 
 from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_of, whole_kernel
@@ -116,6 +119,8 @@ SUMS = "def total(x):\n    return x\n"
 CUDA = "// sums\n"
 KERNEL = Kernel(MAIN, {"ops/sums.py": SUMS.encode(), "ops/sums.cu": CUDA.encode()})
 
+FILES = {"kernel.py": MAIN, "ops/sums.py": SUMS, "ops/sums.cu": CUDA}
+
 
 def answer(main: str = "python kernel.py", sums: str = "python ops/sums.py", cuda: str = "cuda ops/sums.cu") -> str:
     return f"Here:\n\n```{main}\n{MAIN}```\n\n```{sums}\n{SUMS}```\nand\n```{cuda}\n{CUDA}```\nDone.\n"
@@ -132,6 +137,24 @@ def answer(main: str = "python kernel.py", sums: str = "python ops/sums.py", cud
 )
 def test_fences_name_the_files_of_a_kernel(fences: tuple[str, ...]) -> None:
     assert kernel_of(answer(*fences)) == KERNEL
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"--- {name} ---\n{block(text, '')}" for name, text in FILES.items()),
+        json.dumps([{"name": "write", "arguments": {"path": name, "content": text}} for name, text in FILES.items()]),
+    ],
+    ids=["headings", "calls"],
+)
+def test_other_forms_name_the_files_of_a_kernel(text: str) -> None:
+    assert kernel_of(text) == KERNEL
+
+
+def test_a_diff_of_python_files_keeps_them_apart() -> None:
+    head = "--- /dev/null\n+++ b/{}\n@@ -0,0 +1 @@\n"
+    parts = [head.format(name) + indent(text, "+", lambda _: True) for name, text in list(FILES.items())[:2]]
+    assert kernel_of(block("".join(parts), "diff")) == Kernel(MAIN, {"ops/sums.py": SUMS.encode()})
 
 
 def test_kernel_shown_to_model_reads_back_the_same() -> None:
