@@ -1,6 +1,7 @@
 """A kernel's source as a module: what is refused, and exceptions, with the line of the user's file."""
 
 import inspect
+import linecache
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,6 +190,8 @@ def test_module_is_found_by_what_inspects_it(tmp_path: Path) -> None:
     assert inspect.getsource(solution) == text == (tmp_path / "kernel.py").read_text()
     assert (solution.__module__, solution.__globals__["__file__"]) == ("kernel", str(tmp_path / "kernel.py"))
     assert sys.modules["kernel"].solution is solution
+    (tmp_path / "kernel.py").write_text("another text")  # what was loaded is shown
+    assert linecache.getlines(str(tmp_path / "kernel.py")) == text.splitlines(keepends=True)
     module = load(tmp_path, text).__globals__
     assert (module["__package__"], module["__path__"]) == ("kernel", [str(tmp_path)])
     spec = module["__spec__"]
