@@ -139,10 +139,12 @@ async def test_longer_measurement_replaces_verdict_so_far(engine: Engine, paths:
     store = Store(paths.database, paths.runs)
     entry = entry_in(store, run.run_id)
     assert (entry.verdict, entry.median, run.ended) == (Verdict.PASS, 1.5, False)
+    assert not paths.workspace.exists()  # the text is kept when the run ends
     longer = replace(run.judged, speedup=events.Speedup(call=events.Interval(1.3, 1.2, 1.4), device=None))
     engine._on_event(events.Finished(run_id=run.run_id, sha256=run.header.sha256, result=longer))
     await engine.recorded(run.run_id)
     assert [entry.median for entry in store.history(13)] == [1.3]
+    assert paths.workspace.exists()
     await comes_true(lambda: not engine._recorder._recording)
 
 
