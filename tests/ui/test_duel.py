@@ -155,9 +155,8 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         editor.insert("x", (0, 0))
         path.write_text("pass\n# by vim again")
         await until(pilot, lambda: editor.text == "pass\n# by vim again" and len(screen.state.left.attempts) == 3)
-        await until(
-            pilot, lambda: any("ctrl+z brings your unsaved text back" in note.message for note in app._notifications)
-        )
+        told = "ctrl+z brings your unsaved text back"
+        await until(pilot, lambda: any(told in note.message for note in app._notifications))
         editor.undo()
         assert editor.text == "xpass\n# by vim"
         await pilot.press("ctrl+s")
@@ -229,8 +228,7 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
         first.action_rematch()  # a late key press
         await pilot.pause(0.3)
         assert app.is_running
-        assert app.screen.state.stage == "playing"
-        assert len(list(paths.duels.glob("*.jsonl"))) == 2
+        assert (app.screen.state.stage, len(list(paths.duels.glob("*.jsonl")))) == ("playing", 2)
 
 
 async def test_written_text_appears_until_kernel_replaces_it(open_app, until, screen_text) -> None:

@@ -47,8 +47,7 @@ async def profiled(open_app, until, size) -> AsyncIterator[tuple]:
         kernel = app.screen
         assert isinstance(kernel, KernelScreen)
         kernel.session.path.write_text("pass")
-        await until(pilot, lambda: kernel.editor.text == "pass")
-        await until(pilot, lambda: kernel.session.state.result is not None)
+        await until(pilot, lambda: kernel.editor.text == "pass" and kernel.session.state.result is not None)
         await pilot.press("f18")
         await until(pilot, lambda: isinstance(app.screen, ProfileScreen))
         yield app, pilot
@@ -146,9 +145,8 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         await until(pilot, lambda: kernel.session.state.phase == "check")
         await pilot.press("f18")
         await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
-        await until(
-            pilot, lambda: "No verdict on this revision in this setting yet. F5 at the kernel" in screen_text(app)
-        )
+        said = "No verdict on this revision in this setting yet. F5 at the kernel"
+        await until(pilot, lambda: said in screen_text(app))
 
 
 def test_what_the_judge_measured_is_told_in_microseconds(events) -> None:

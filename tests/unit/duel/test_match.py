@@ -21,7 +21,6 @@ from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.paths import Paths
 from arena.players import make_player
-from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.records.index import Store
 from arena.records.json_lines import append_line
@@ -60,8 +59,8 @@ def fixed(source: str, player: str, kind: PlayerKind = PlayerKind.NAMED) -> Text
     return Text(source, PlayerName(kind, player))
 
 
-def user(player: str, kernel: Path) -> FilePlayer:
-    return FilePlayer(PlayerName(PlayerKind.USER, player), kernel)
+def user(player: str, kernel: Path) -> make_player.FilePlayer:
+    return make_player.FilePlayer(PlayerName(PlayerKind.USER, player), kernel)
 
 
 def player_for(

@@ -167,34 +167,40 @@ BAD_NOTES = {
 }
 
 
+@pytest.fixture
+def other() -> Iterator[int]:
+    """A process of this user. The one that started the tests may be root's."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        process.kill()
+
+
 @pytest.mark.parametrize("text", BAD_NOTES.values(), ids=BAD_NOTES)
-def test_a_forged_note_counts_for_nothing(tmp_path: Path, text: bytes) -> None:
+def test_a_forged_note_counts_for_nothing(tmp_path: Path, text: bytes, other: int) -> None:
     notes = tmp_path / f"pkb-arena-notes-{os.getuid()}"
     notes.mkdir()
-    (notes / str(os.getppid())).write_bytes(text)
+    (notes / str(other)).write_bytes(text)
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
     assert mine.take()
     assert not mine.is_wanted()
 
 
-def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path) -> None:
-    notes, parent = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(os.getppid())
+def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path, other: int) -> None:
+    notes, number = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(other)
     notes.mkdir()
     good = b'{"devices": ["cores"], "urgency": 0, "since": %f}' % time.time()
-    for number in range(4_195_000, 4_195_200):  # above the highest process id
-        (notes / str(number)).write_bytes(good)
+    for dead in range(4_195_000, 4_195_200):  # above the highest process id
+        (notes / str(dead)).write_bytes(good)
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
     assert not mine.is_wanted()
-    os.mkfifo(notes / parent)
-    assert not mine.is_wanted()
-    (notes / parent).unlink()
     (tmp_path / "elsewhere").write_bytes(good)
-    os.symlink(tmp_path / "elsewhere", notes / parent)
-    assert not mine.is_wanted()
-    (notes / parent).unlink()
-    began = lease._began(os.getppid())
+    for make in (os.mkfifo, lambda note: os.symlink(tmp_path / "elsewhere", note)):
+        make(notes / number)
+        assert not mine.is_wanted()
+        (notes / number).unlink()
+    began = lease._began(other)
     for since, counts in ((began - 50, True), (began - 70, False)):  # the second: of an earlier process
-        (notes / parent).write_bytes(b'{"devices": ["cores"], "urgency": 0, "since": %f}' % since)
+        (notes / number).write_bytes(b'{"devices": ["cores"], "urgency": 0, "since": %f}' % since)
         assert mine.is_wanted() is counts
 
 
