@@ -92,7 +92,7 @@ def test_holes_of_a_jail_are_named(monkeypatch: pytest.MonkeyPatch, profile, uid
     assert why_not(profile, b"filter") == reason
     assert seen == [(os.getpid(), b"filter", {}, True), "canary"]
     assert "PKB_CANARY" not in os.environ
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def test_jail_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def test_an_agent_program_is_held_to_its_caps(mount: SimpleNamespace, tmp_path: 
     mount.f_ffree -= memory.MOST_FILES_OF_MOUNT
     assert usage.excess(0) == ""
     usage.close()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def test_processes_outside_a_jail_have_no_root() -> None:
@@ -275,7 +275,7 @@ def test_group_is_entered_and_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     (group.path / "memory.current").write_text("7")
     assert group.memory() == 7
     assert not group.remove()  # processes are left
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_reading_at_end_looks_anywhere_in_outputs(monkeypatch: pytest.MonkeyPatc
     header = slots.header_bytes(LAYOUT.room)
     for arenas.filled, width in ((64, 64), (READ_BYTES + 32, READ_BYTES)):
         begins.clear()
-        for _ in range(200):
+        for _ in range(2000):
             arenas.reader(0, 1, 1)
         offsets = range(0, arenas.filled - width + 1, 16)
         assert begins == {(width, LAYOUT.out_bytes + header + offset) for offset in offsets}
