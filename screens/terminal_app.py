@@ -213,6 +213,13 @@ class TerminalApp(App[None]):
         else:
             asyncio.get_running_loop().call_soon_threadsafe(leave)
 
+    def action_suspend_process(self) -> None:
+        """Stops all processes of the shell's job: `make`, if it has started the app, would go on waiting for it."""
+        if isinstance(self._driver, linux_driver.LinuxDriver):
+            self._driver.suspend_application_mode()
+            self._driver._must_signal_resume = True
+            os.killpg(0, signal.SIGSTOP)
+
     def _continued(self, *_: object) -> None:
         if self.is_running and not self._exit:  # a reader of keys that starts now would never end
             asyncio.get_running_loop().call_soon_threadsafe(self._resume)

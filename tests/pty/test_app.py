@@ -202,6 +202,32 @@ Quitting().run_to_end()
 """
 
 
+SUSPENDED = """
+from screens import terminal_app
+
+class Suspended(terminal_app.TerminalApp):
+    def on_ready(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.exit(message="continued"))
+        self.action_suspend_process()
+
+Suspended().run_to_end()
+"""
+
+
+def test_suspended_app_gives_shell_the_terminal(tmp_path: Path) -> None:
+    makefile = tmp_path / "Makefile"
+    makefile.write_text('start:\n\t@"$(PYTHON)" -c "$$SUSPENDED"\n')
+    variables = {"PYTHON": sys.executable, "SUSPENDED": SUSPENDED}
+    terminal = Terminal(["bash", "-mc", f"make -sf {makefile}; echo prompt; fg"], variables)
+    try:
+        terminal.wait_for("continued", terminal.started)
+        before, prompt, _ = terminal.drawn.partition(b"prompt")
+        assert prompt
+        assert before.rindex(b"\x1b[?1049l") > before.rindex(b"\x1b[?1049h")  # back from the alternate screen
+    finally:
+        terminal.process.kill()
+
+
 def test_work_cancelled_before_its_begin_is_silent() -> None:
     terminal = Terminal([sys.executable, "-c", QUITTING])
     try:
