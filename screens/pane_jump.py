@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 
 from screens.actions import key_words
 from screens.app_protocol import Layer
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import FittedText, PlainStatic
 
 NEXT = "next"
 """The result if the key that opened it is pressed again."""
@@ -28,6 +28,17 @@ class Stop:
     title: str
     at: Offset | None = None
     """Where its letter is shown; None if it is not on the screen now."""
+
+
+def letter_rows(stops: Sequence[Stop], key: str, width: int) -> list[Content]:
+    """The letters, each beside its title, then what `key` and esc do."""
+    said = [Content.assemble((stop.letter, "bold $accent"), f" {stop.title}") for stop in stops if stop.title]
+    rows = [Content()]
+    for one in [*said, *(Content.styled(words, "$muted") for words in (f"{key} next", "esc stays"))]:
+        if rows[-1] and rows[-1].cell_length + 2 + one.cell_length > width:
+            rows.append(Content())
+        rows[-1] = rows[-1] + "  " + one if rows[-1] else one
+    return rows
 
 
 class PaneJump(ModalScreen[str], Layer[str], inherit_bindings=False):
@@ -56,9 +67,7 @@ class PaneJump(ModalScreen[str], Layer[str], inherit_bindings=False):
                 letter = PlainStatic(f" {stop.letter} ", classes="letter")
                 letter.styles.offset = stop.at
                 yield letter
-        named = [stop for stop in self._stops if stop.title]
-        parts = [part for stop in named for part in ((stop.letter, "bold $accent"), f" {stop.title}   ")]
-        yield PlainStatic(Content.assemble(*parts, (f"{self._key} next   esc stays", "$muted")), id="letters")
+        yield FittedText(lambda width: letter_rows(self._stops, self._key, width), id="letters")
 
     def on_key(self, event: events.Key) -> None:
         event.stop()

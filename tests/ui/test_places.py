@@ -6,7 +6,7 @@ from textual.widgets import Input, OptionList
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.machine import MachineDialog
 from screens.dialogs.settings import SettingsScreen
-from screens.pane_jump import PaneJump
+from screens.pane_jump import PaneJump, Stop, letter_rows
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +40,15 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, scre
         await go_to(pilot, PaneJump, "ctrl+o")
         await pilot.resize_terminal(100, 34)  # the panes are elsewhere
         await until(pilot, lambda: app.screen is app.picker)
+
+
+def test_no_letter_is_apart_from_its_title() -> None:
+    stops = [Stop(word[0], word, word) for word in ("kernel", "baseline", "diff", "correctness", "log")]
+    for width in range(14, 100):
+        rows = [row.plain for row in letter_rows(stops, "ctrl+o", width)]
+        assert all(len(row) <= max(width, len("c correctness")) for row in rows)
+        said = [entry for row in rows for entry in row.split("  ")]
+        assert said == [*(f"{stop.letter} {stop.title}" for stop in stops), "ctrl+o next", "esc stays"]
 
 
 async def test_a_dialog_has_letters_and_keeps_changes(open_app, until, go_to) -> None:
