@@ -170,14 +170,15 @@ def rename_sweep(paths: Paths, work: Work, name: str) -> None:
         FolderUnwritable: it could not be renamed.
     """
     new = sweep_path(paths.sweeps, name)
-    if work.pid:
-        raise UsageError(f"the sweep {work.sweep} is running", "stop it first")
-    if new.exists():
-        raise UsageError(f"there is a sweep {name} already", "choose another name")
+    journal = new.with_name(f"{work.sweep}.jsonl")
     try:
+        if lock_holders([journal.stat().st_ino]):  # not work.pid: it may have ended or started since
+            raise UsageError(f"the sweep {work.sweep} is running", "stop it first")
+        if new.exists():
+            raise UsageError(f"there is a sweep {name} already", "choose another name")
         with suppress(FileNotFoundError):
-            new.with_name(f"{work.sweep}.log").rename(new.with_suffix(".log"))
-        new.with_name(f"{work.sweep}.jsonl").rename(new)
+            journal.with_suffix(".log").rename(new.with_suffix(".log"))
+        journal.rename(new)
     except OSError as error:
         raise unwritable(paths.sweeps, error) from None
 

@@ -162,10 +162,11 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
     with pytest.raises(UsageError, match="not running"):
         stop_sweep(stopped)
     start_sweep(paths, f"--resume --name {name}")
+    running = row(lambda each: each.place == "running")
     with pytest.raises(UsageError, match="running"):
-        rename_sweep(paths, row(lambda each: each.place == "running"), "spring")
+        rename_sweep(paths, stopped, "spring")  # it was resumed since
     done = row(lambda each: each.place == "done" and "3 of 3" in each.what)
-    rename_sweep(paths, done, "spring")
+    rename_sweep(paths, running, "spring")  # it has ended since
     assert row(lambda each: each.place == "done").sweep == "spring"
     assert sorted(path.name for path in paths.sweeps.glob("*.*l*")) == ["spring.jsonl", "spring.log"]
     (paths.sweeps / "spring.log").unlink()  # as of a sweep that the command line began
