@@ -38,8 +38,8 @@ each other may overlap."""
 MIDDLE, QUICK = 0.5, 0.25
 """Quantiles of single calls that are compared. Other work makes calls slower, never quicker, so quick calls have less
 noise."""
-UNDISTURBED = 0.1
-"""The quantile in place of both where other programs use the cores: most single calls wait for one, on either side."""
+UNDISTURBED = 3
+"""The place by duration of the call in place of both where other programs use the cores: most single calls wait for one."""
 LARGE = 1.5
 """A lead above this factor must be clear in single calls if no inputs were replaced within batches."""
 SLOWED_SHARE = 0.7
@@ -175,7 +175,7 @@ class SingleCalls:
         return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
 
     def _quantile(self, share: float) -> float:
-        return UNDISTURBED if max(self.turns.waited) > 0 else share
+        return min(MIDDLE, UNDISTURBED / len(self.pairs)) if max(self.turns.waited) > 0 else share
 
     def _noise_us(self, call: Interval, share: float) -> float:
         """Half width in microseconds of a saving by the slower side's noise, which gains that side nothing. share: quantile."""
