@@ -178,9 +178,9 @@ def test_only_polling_threads_give_way() -> None:
         assert process.stdout is not None
         polling = int(process.stdout.readline())
         os.sched_setscheduler(process.pid, os.SCHED_BATCH, os.sched_param(0))
-        settling = threading.Thread(target=settle_ranks, args=([process.pid, 1 << 22],))  # it changes its own slice
-        settling.start()
-        settling.join()
+        thread = threading.Thread(target=settle_ranks, args=([process.pid, 1 << 22],))  # it changes its own slice
+        thread.start()
+        thread.join()
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert [os.getpriority(os.PRIO_PROCESS, each) for each in (process.pid, polling)] == [own, LOWEST]
         assert [os.sched_getscheduler(each) for each in (process.pid, polling)] == [os.SCHED_OTHER] * 2
