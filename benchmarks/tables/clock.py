@@ -20,7 +20,8 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
-from benchmarks.plain_ranks import CALLS, PlainRanks, PlainTimes, PlainTurns
+from benchmarks.plain_ranks import PlainRanks
+from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
 from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, SettingRow, bare_row, finished_row, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem

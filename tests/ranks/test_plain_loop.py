@@ -10,7 +10,8 @@ from waiting import comes_true
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.plain_loop.messages import TimeCalls
-from benchmarks.plain_ranks import PlainRanks, PlainTurns
+from benchmarks.plain_ranks import PlainRanks
+from benchmarks.plain_turns import PlainTurns
 from problems.catalogue import load_catalogue
 from sandbox.machine.processes import children, runs
 from sandbox.protocol.events import Setting

@@ -12,7 +12,7 @@ from stored_runs import result as run_result
 
 from arena.errors import UsageError
 from benchmarks.attacks.attack_suite import AttackKernel
-from benchmarks.attacks.main import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
+from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
 from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict

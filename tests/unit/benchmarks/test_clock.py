@@ -6,7 +6,8 @@ import pytest
 from stored_runs import result as run_result
 
 from benchmarks.plain_loop.messages import Times
-from benchmarks.plain_ranks import PlainTimes, slowest
+from benchmarks.plain_ranks import slowest
+from benchmarks.plain_turns import PlainTimes
 from benchmarks.tables.clock import FAILED, ByClock, ClockRow, Spread, conclude, ratios, within
 from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples

@@ -24,8 +24,8 @@ from arena.api import reward
 from arena.board.gathering import gather
 from arena.errors import ArenaError, FolderUnwritable, UsageError
 from arena.export import bundle as bundle_manifest
+from arena.export.attempts import gather_attempts
 from arena.export.bundle import MANIFEST, ShownPlayers, export_bundle, import_bundle, read_manifest, sha256_of
-from arena.export.pages import gather_attempts
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
