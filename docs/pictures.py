@@ -265,7 +265,8 @@ async def void() -> None:
     """The results of a problem, one of them voided."""
     from arena.models.conversation import EXAMPLES
     from arena.settings import Settings
-    from screens.dialogs.runs import RunsDialog, VoidDialog
+    from screens.dialogs.runs import RunsDialog
+    from screens.dialogs.void import VoidDialog
 
     at = ["--world", "2", "--device", "cpu"]
     kernels = (EXAMPLES / "any_allreduce.py", kernel_paths()["allreduce_two_shot"])

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Input, Select
+from textual.widgets import DataTable, Input
 
 from arena.errors import ArenaError
-from arena.paths import Paths, user
 from arena.records.run_record import RunRecord, Unrun
 from arena.records.run_table import HEADINGS, RIGHT, read_notes, run_cells, write_note
 from arena.words.untrusted_text import printable
@@ -21,8 +20,9 @@ from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.app_protocol import arena_app, ask
-from screens.dialogs import DecidingDialog, Dialog, field, one_of
-from screens.dialogs.questions import Ask, Question
+from screens.dialogs import Dialog
+from screens.dialogs.questions import Ask
+from screens.dialogs.void import ask_to_void
 from screens.services import Services
 from screens.widgets.tables import Figure, FigureTable, FilterInput
 from screens.widgets.text_lines import PlainStatic
@@ -203,19 +203,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         ask(self, noted, lambda _: self.run_worker(self.follow(), exit_on_error=False))
 
     def action_void(self) -> None:
-        """Asks for a note to void the run under the cursor or, if it is voided, whether to take that back."""
-        if not isinstance(entry := self.current, RunRecord):
-            return
-
-        def write(kernel: bool = False, note: str = "") -> None:
-            self.change(lambda: _mark(self.services.paths, entry, kernel, note), self.follow)
-
-        if not (mark := entry.voided):
-            ask(self, VoidDialog(entry), lambda answer: write(*answer))
-            return
-        what = "This result is" if mark.run else "All results of this code are"
-        question = Question("Take the mark back?", printable(f"{what} {mark.words}"), "count again", "leave it")
-        ask(self, question, lambda yes: write() if yes else None)
+        """Asks whether to void the run under the cursor, or to take that back."""
+        if isinstance(entry := self.current, RunRecord):
+            ask_to_void(self, self.services.paths, entry, self.follow)
 
     async def follow(self) -> None:
         """Follows a change of the notes or the voids."""
@@ -224,41 +214,3 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
 def _id(entry: RunRecord | Unrun) -> str:
     return entry.run_id if isinstance(entry, RunRecord) else entry.sha256
-
-
-RESULT, KERNEL = "this result", "all players' results of this code"
-
-
-class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
-    """Dismisses with (whether to void all results of the kernel, note)."""
-
-    def __init__(self, entry: RunRecord) -> None:
-        super().__init__()
-        self._entry = entry
-
-    def compose(self) -> ComposeResult:
-        title = printable(f"Void · {self._entry.player} · {self._entry.sha256[:8]}")
-        with self.frame(title, "enter voids · space opens the list · esc back"):
-            yield field("note", Input(placeholder="why it is not earned", id="note", compact=True))
-            yield field("what", one_of("what", (RESULT, KERNEL), RESULT))
-            words = "It stays in the journal, struck out, in no standing and no score. x takes that back."
-            yield PlainStatic(words, classes="below")
-
-    def action_decide(self) -> None:
-        note = self.query_one("#note", Input).value.strip()
-        if note:
-            self.dismiss((self.query_one("#what", Select).value == KERNEL, note))
-        else:
-            self.app.bell()
-            self.app.notify("A void needs a note: say why the result is not earned.", severity="warning")
-            self.query_one("#note").focus()
-
-
-def _mark(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
-    """Voids the result or all results of its kernel; if it is voided, takes that back."""
-    from arena.board.voiding import VoidTarget, unvoid, void
-
-    if mark := entry.voided:
-        unvoid(paths, VoidTarget(mark.run, mark.code, []), note, user())
-    else:
-        void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())

@@ -15,7 +15,7 @@ from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.dialogs.questions import Question
 from screens.kernel.history import HistoryScreen
-from screens.kernel.panes.answer_pane import FailureView
+from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.run_update import place_of
 from screens.kernel.screen import KernelScreen
 from screens.kernel.variants import NamesDialog

@@ -11,8 +11,8 @@ from textual.geometry import Size
 
 from sandbox.protocol.events import RankChecked
 from screens.kernel.panes import result_pane
-from screens.kernel.panes.answer_pane import FailureView
 from screens.kernel.panes.correctness import map_cells, rank_parts
+from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import LogLine, RunUpdate

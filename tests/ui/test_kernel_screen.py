@@ -15,7 +15,7 @@ from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S
 from screens.kernel import editing_screen
 from screens.kernel.headline import Answer, KernelHeadline
-from screens.kernel.panes.answer_pane import FailureView
+from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.other_sizes_pane import OtherSizesPane
 from screens.kernel.run_update import LogLine

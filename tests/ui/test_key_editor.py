@@ -11,7 +11,8 @@ from textual.widgets import OptionList
 import screens
 from arena.settings import Settings, load_settings
 from screens.actions import ACTIONS, action_named, key_words
-from screens.dialogs.settings import KeyEditor, NextKey, SettingsScreen
+from screens.dialogs.key_editor import KeyEditor, NextKey
+from screens.dialogs.settings import SettingsScreen
 from screens.keymap import as_sent, keymap_fault, keys_of, refusal, rivals
 
 pytestmark = pytest.mark.slow

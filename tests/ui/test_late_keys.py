@@ -13,8 +13,9 @@ from waiting import PATIENCE_S
 
 from screens.actions import ACTIONS
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.key_editor import KeyEditor, NextKey
 from screens.dialogs.questions import Question
-from screens.dialogs.settings import KeyEditor, NextKey, SettingsScreen
+from screens.dialogs.settings import SettingsScreen
 from screens.duel.setup import DuelSetup
 from screens.kernel.setting_dialog import SettingDialog
 from screens.profile import ProfileScreen

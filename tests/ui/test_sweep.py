@@ -18,7 +18,8 @@ from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
 from screens.dialogs import machine
-from screens.sweep import CellReplay, SweepScreen
+from screens.sweep import SweepScreen
+from screens.sweep.replay import CellReplay
 
 pytestmark = pytest.mark.slow
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")

@@ -8,7 +8,8 @@ from textual.widgets import DataTable, Input, Select
 from arena.records.run_record import RunRecord
 from arena.records.voids import read_voids
 from screens.dialogs.questions import Question
-from screens.dialogs.runs import KERNEL, RunsDialog, VoidDialog
+from screens.dialogs.runs import RunsDialog
+from screens.dialogs.void import KERNEL, VoidDialog
 from screens.kernel.history import HistoryScreen
 from screens.picker.board import BoardDialog
 

@@ -23,7 +23,7 @@ from screens import dialogs as dialog
 from screens import figures
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.headline import best_words
-from screens.kernel.panes.answer_pane import with_marks_in_view
+from screens.kernel.panes.failure_view import with_marks_in_view
 from screens.kernel.phase_line import PhaseLine, fitting, phase_parts
 from screens.kernel.run_update import lines_of
 from screens.palette import fit
