@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("weight.toml")
 FOLDERS = ("arena", "pkb_arena", "screens", "sandbox", "problems", "themes", "benchmarks", "tests")
 SUFFIXES = {".py", ".cu", ".cuh", ".tcss", ".toml", ".cpp", ".h"}
-SMALL_LINES, FUNCTION_LINES = 60, 60
+SMALL_LINES, LONG_LINES, FUNCTION_LINES = 60, 500, 60
 WORDS = 8
 """Most words in the name of a test."""
 COUNTED = tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
@@ -26,7 +26,9 @@ COUNTED = tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() els
 def weight(folder: str, importers: Counter[str]) -> dict[str, int]:
     """Counts one top folder.
 
+    The number of modules is not counted, because two jobs in one module are no gain.
     one_importer: modules of less than 60 lines that exactly one module imports; empty packages are left out.
+    long_files: Python files of more than 500 lines, which may have a second job.
     verdict_classes: classes with a field `verdict`. copied_fields: lines `name=other.name`, as arguments.
     """
     found: Counter[str] = Counter()
@@ -38,11 +40,11 @@ def weight(folder: str, importers: Counter[str]) -> dict[str, int]:
         found["lines"] += lines
         if path.suffix == ".py":
             small = lines < SMALL_LINES
-            found["python_files"] += 1
             found["small_files"] += small
+            found["long_files"] += lines > LONG_LINES
             found["one_importer"] += small and bool(text) and importers[_module(path)] == 1
             found += _code_of(path)[0]
-    names = ("lines", "python_files", "small_files", "one_importer", "classes")
+    names = ("lines", "small_files", "one_importer", "long_files", "classes")
     return {name: found[name] for name in (*names, "long_functions", "verdict_classes", "copied_fields")}
 
 
