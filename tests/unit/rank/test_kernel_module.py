@@ -150,6 +150,7 @@ def test_exception_whose_own_methods_fail_has_stand_in(error: Exception) -> None
     name = "Unspeakable" if isinstance(error, Unspeakable) else "Nameless"
     assert str(told) == "what it says cannot be read"
     assert describe(told, __file__).startswith(f"{name}: what it says cannot be read")
+    assert 'File "test_kernel_module.py", line' in describe(told, __file__)
     assert kernel_line(told, __file__) > 0
 
 

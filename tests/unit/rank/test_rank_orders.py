@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -117,7 +118,7 @@ class Run:
         assert self.kernel(Go()) is Kind.DONE
 
     def load_and_check(self, kernel: str) -> None:
-        self.kernel(messages.LoadKernel("kernel.py", kernel))
+        assert self.kernel(messages.LoadKernel("kernel.py", kernel)) is Kind.LOADED
         self.check()
 
     def batch(self, first: int, count: int, **more: Any) -> None:
@@ -349,13 +350,14 @@ def memory_files() -> set[tuple[str, int]]:
 
 
 def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[Any]]) -> None:
-    def work(run: Run) -> set[tuple[str, int]]:
-        arenas = run.oracle(messages.MakeArenas(run.layout, False, 0))
+    def work(run: Run) -> int:
+        page, arenas = GatePage(2), run.oracle(messages.MakeArenas(run.layout, False, 0))
         before = memory_files()
         assert run.kernel(messages.MapArenas(run.layout), *arenas) is Kind.MAPPED
-        return memory_files() - before
+        assert run.oracle(messages.MapGate(), page.fd) is Kind.GATED
+        return len(memory_files() - before)
 
-    assert on_ranks(work) == [set(), set()]
+    assert on_ranks(work) == [1, 1]  # an mmap object has a descriptor of its own
 
 
 def test_outputs_of_ended_calls_that_change_are_late(on_ranks: Callable[..., list[Any]]) -> None:
@@ -445,6 +447,10 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
         with pytest.raises(WorldFailed) as failed:
             run.draw(1)
         found.append((failed.value.kind, failed.value.text.partition(";")[0]))
+        for text, kind in (("can't allocate memory", "REFUSED"), ("no such thing", "BROKEN")):
+            run.oracle.rank.code.draw = Mock(side_effect=RuntimeError(text))
+            with pytest.raises(WorldFailed, match=f"{kind}.*{text}"):
+                run.oracle(messages.MeasureBaseline([1], [1 << 20], 1))
         assert run.oracle(messages.Sync(7)) == 7
         assert run.kernel(messages.Wake()) is Kind.AWAKE  # it has forgotten the exceptions
         module = weakref.ref(run.module)
