@@ -73,7 +73,7 @@ def test_tensor_larger_than_memory_is_lack_of_memory(shape) -> None:
 
 @pytest.mark.parametrize(
     ("fits", "limit", "found"),
-    [([5, 9], 100, 5), ([3, 4], 50, 4), ([3, 2], 50, 2), ([None, 6], 50, 6), ([None, None], None, None)],
+    [([5], 100, 5), ([3, 9], 70, 9), ([3, 3, 2], 50, 2), ([None, None, 6], 50, 6), ([None] * 3, None, None)],
 )
 def test_first_arenas_with_enough_references_are_taken(fits, limit, found) -> None:
     device = Device()
@@ -92,9 +92,9 @@ def test_first_arenas_with_enough_references_are_taken(fits, limit, found) -> No
     measured.references = references  # type: ignore[method-assign]
     if limit is None:
         with pytest.raises(SizesRefused):
-            measured.result([100, 50], 5, 7)
+            measured.result([100, 70, 50], 5, 7)
     else:
-        told = measured.result([100, 50], 5, 7)
+        told = measured.result([100, 70, 50], 5, 7)
         assert (told.references, told.arena_bytes) == (found, limit)
 
 

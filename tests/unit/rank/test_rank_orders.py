@@ -38,6 +38,7 @@ from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import RankWire, Received
 
 ALLREDUCE = HOME / "collective" / "allreduce"
+GATHER = HOME / "collective" / "gather"
 CLIPPING = HOME / "fsdp" / "clip_grad_norm_no_ep"
 KERNEL = """
 import torch, torch.distributed as dist
@@ -421,9 +422,21 @@ def test_unsealed_arenas_are_received_and_delivered(on_ranks: Callable[..., list
     assert on_ranks(work) == [[2, 0, slots.POISON, 2, Kind.DONE, Kind.DELIVERED, PASSED]] * 2
 
 
+def test_results_may_be_inputs_where_allowed(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        found = run.compare(0, 1)
+        run.draw(2)
+        run.batch(0, 2)
+        return found + run.compare(0, 1)
+
+    assert on_ranks(work, (GATHER / "baseline.py").read_text(), GATHER) == [PASSED * 2] * 2
+
+
 FAILING = {
     "def solution(": ("SYNTAX", 1),
     "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
+    "def solution(x):\n    return x": ("BAD_STRUCTURE", 0),
     "from operator import index as solution": ("RAISED", 0),
     OTHER.replace("compiles", "solution"): ("COMPILE_FAILED", 7),
     "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
@@ -441,6 +454,10 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
             found.append((failed.value.kind, failed.value.line))
             copies.append(run.kernel.rank.output_copies)
         assert len(set(map(id, copies))) == len(copies)  # what a kernel has shown is not the next one's
+        run.load_and_check("aliases = []\ndef solution(x):\n    return x if aliases else 2 * x")
+        run.module.aliases.append(run.draw(1))
+        with pytest.raises(WorldFailed, match=r"BAD_STRUCTURE.*shares memory with an argument"):
+            run.batch(0, 1)
         with pytest.raises(WorldFailed, match=r"BROKEN.*KeyError: 7"):
             run.oracle(messages.TakeOutputs(0, 1, 7))
         run.oracle.rank.arenas.in_bytes -= 64
