@@ -47,12 +47,11 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
 
 
 async def test_longer_measuring_judges_same_revision_again(
-    open_app, type_kernel, save_kernel, until, screen_text
+    open_app, type_kernel, save_kernel, until, go_to, screen_text
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        await pilot.press("ctrl+l")
-        await until(pilot, lambda: any("No PASS yet" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "No PASS yet", "ctrl+l")
         await save_kernel(pilot, "budget")
         await until(pilot, lambda: result_of(screen))
         await until(pilot, lambda: "to reduce noise: measure longer (ctrl+l)" in screen_text(app))
@@ -77,8 +76,7 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await until(pilot, lambda: screen.session.state.measuring_on)
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
         assert screen.session.state.told.told in screen.query_one("#timing").render().plain
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: any("Already running" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "Already running", "ctrl+s")
         first, session = screen.session.state.run_id, screen.session
         session.choice, before = Choice(world=4), session.choice
         assert not session.judges(screen.buffer.kernel)  # it does in the other setting
@@ -90,8 +88,7 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await pilot.press("ctrl+l")
         await until(pilot, lambda: screen.session.state.run_id != first and screen.session.state.measuring_on)
         assert screen.session.most_s == 10.0
-        await pilot.press("escape")
-        await until(pilot, lambda: "esc again: problems" in screen_text(app))
+        await go_to(pilot, "esc again: problems", "escape")
         assert screen.session.state.measuring_on
         await pilot.press("ctrl+b")
         await until(pilot, lambda: not session.busy)
