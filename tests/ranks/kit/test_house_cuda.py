@@ -8,7 +8,7 @@ from typing import Any
 import cuda_on_cpu as emulation
 import pytest
 import torch
-from house_agreement import off, real_leaves, same, wanted_leaves
+from house_agreement import off, read_sizes, real_leaves, same, wanted_leaves
 from waiting import PATIENCE_S
 
 from problems.catalogue import load_catalogue
@@ -21,7 +21,7 @@ HOUSE = {
     if p.house_source and any(text in p.house_source for text in ("cuda.lazy", "sandbox.kit.blocks."))
 }
 CALLS = 6
-LEGAL = """
+SIZES = read_sizes("""
 ring_attention_backward_dp: M=2 N=18 H=3 d=7 | M=1 N=140 H=2 d=24
 magi1_cso_async_attention: R=1 Dh=7 Hq=8 Hk=2 c=5 window=1 | R=2 Dh=8 Hq=8 Hk=8 c=13 window=2 | R=5 Dh=16 Hq=12 Hk=4
     c=24 window=3
@@ -84,21 +84,8 @@ vocab_parallel_log_prob_topk vocab_parallel_log_prob_topk_chunked vocab_parallel
 ddp zero1_optimizer_shard zero2_optimizer_shard_grad fsdp_step_e2e: M=5 N=17 | M=97 N=96
 allgather_gemm allgather_gemm_AT gemm_allreduce gemm_reducescatter: M=40 N=7 K=40 | M=120 N=88 K=80
 fp8_reduce_scatter_grads fp8_allgather_params: M=5 max_P=101 | M=700 max_P=23001
-"""
-"""Sizes beside those of the cards: ragged ends, one element, several blocks. A line: problems, then settings between bars."""
-
-
-def _read_sizes(text: str) -> dict[str, list[dict[str, int]]]:
-    found = {}
-    for line in text.strip().replace("\n ", " ").splitlines():
-        slugs, _, settings = line.partition(":")
-        named = [dict(size.split("=") for size in each.split()) for each in settings.split("|")]
-        numbers = [{name: int(size) for name, size in each.items()} for each in named]
-        found |= dict.fromkeys(slugs.split(), numbers)
-    return found
-
-
-SIZES = _read_sizes(LEGAL)
+""")
+"""Sizes beside those of the cards: ragged ends, one element, several blocks."""
 COMMON = [{"M": 5, "N": 7}, {"M": 97, "N": 88}]
 pytestmark = [
     pytest.mark.long,
