@@ -22,9 +22,7 @@ pytestmark = [
 EXAMPLES = {"1": "allreduce_nccl", "2": "allgather_nccl", "8": "alltoall_nccl"}
 WRONG, ON_DEVICE = {Verdict.WRONG_RESULT}, {Verdict.DEVICE_ERROR}
 FAULTS = {
-    "nccl_wrong_peer": (WRONG, ""),
     "nccl_missing_barrier": (WRONG, ""),
-    "nccl_wrong_layout": (WRONG, ""),
     "nccl_second_init": ({Verdict.TIMEOUT}, "rank 1 did not ask for nccl.devcomm(lsa_barriers=16"),
     "nccl_different_windows": ({Verdict.CRASH}, "ranks ask for different things"),
     "nccl_barrier_index": (ON_DEVICE, ""),
