@@ -134,18 +134,19 @@ class KernelSession(OpenKernel):
             self.changed = True
 
     def verdict_of(self, kernel: Kernel) -> str:
-        """Names what was judged: "revision 1a2b3c4d", or "1a2b3c4d against 5e6f7a8b".
+        """Names what was judged: "revision 1a2b3c4d", or "1a2b3c4d against 5e6f7a8b" for `kernel` itself.
 
-        Empty if that is `kernel`, or there is no verdict.
+        Empty if that is `kernel` and the baseline, or there is no verdict.
         """
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
         if judged.is_baseline:
             return "the baseline against itself"
+        of = f"{'revision ' * (judged.kernel != kernel)}{self.state.sha256[:8]}"
         if judged.versus is not None:
-            return f"{self.state.sha256[:8]} against {_rival_words(judged.versus)}"
-        return "" if judged.kernel == kernel else f"revision {self.state.sha256[:8]}"
+            return f"{of} against {_rival_words(judged.versus)}"
+        return "" if judged.kernel == kernel else of
 
     @property
     def most_s(self) -> float | None:

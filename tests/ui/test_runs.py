@@ -14,7 +14,7 @@ from arena.errors import FolderUnwritable
 from arena.records.run_record import view
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
-from sandbox.protocol.events import Microseconds
+from sandbox.protocol.events import Contender, Microseconds
 from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs.questions import Question
 from screens.kernel import kernel_session
@@ -123,6 +123,24 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, sa
             await until(pilot, lambda: told in screen_text(app) and "F5 runs it again" in screen_text(app))  # noqa: B023
         await pilot.press("f17")
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
+
+
+async def test_after_a_run_against_another_kernel_a_text_has_its_own_verdict(
+    open_app, type_kernel, save_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        await save_kernel(pilot, "pass")
+        await until(pilot, lambda: result_of(screen) and screen.session.records)
+        type_kernel(screen, "wrong")
+        await screen.session.run(screen.buffer.kernel, Contender("r.py", "pass"))
+        sha256 = content_hash("wrong")[:8]
+        await until(pilot, lambda: f"of {sha256} against r · F5" in screen_text(app) and "✗ WRONG" in screen_text(app))
+        type_kernel(screen, "typed, and never run")
+        await until(pilot, lambda: f"of revision {sha256} against r · F5" in screen_text(app))
+        type_kernel(screen, "pass")
+        await until(pilot, lambda: "F5 runs it again" in screen_text(app) and "finished: PASS" in screen_text(app))
+        assert "✗ WRONG" not in screen_text(app)
 
 
 async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
