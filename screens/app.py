@@ -407,14 +407,14 @@ class ArenaApp(TerminalApp):
         self.open_problem(problem, await asyncio.to_thread(self.services.workspace.put_beside, path, kernel))
 
     def take_over(self, problem: Problem, kernel: Kernel) -> None:
-        """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
+        """Leaves the screen of a model; its kernel goes into the editor, unsaved, or beside one that was not open."""
         from screens.kernel.screen import KernelScreen
 
         self.pop_screen()
+        path = self.services.workspace.last_open(problem)
         if isinstance(self.screen, KernelScreen):
             self.screen.take_over(kernel)
-        elif kernel.files:
-            path = self.services.workspace.kernel_path(problem)
+        elif kernel.files or path.exists():
             self.picker.start(self.open_beside(problem, path, kernel), "open")
         else:
             self.open_problem(problem, text=kernel.source)

@@ -149,6 +149,8 @@ class EditingScreen(BaseScreen):
         if kernel.files.keys() != here.files.keys() or any(self.buffer.open_file(name).read_only for name in changed):
             self.start(self.parent_app.open_beside(self.problem, self.session.path, kernel), "open")
             return
+        if self.buffer.dirty:  # undo ends with the app
+            self.start(self.session.keep(here), "keep")
         for name in reversed(changed or [MAIN]):
             self.show_view(KERNEL if name == MAIN else name)
             self.buffer.replace(texts_of(kernel)[name], name)

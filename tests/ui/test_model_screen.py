@@ -139,6 +139,21 @@ async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, go_
         assert app.screen.editor.text == app.screen.problem.baseline_source
 
 
+async def test_kernel_taken_over_from_list_is_beside(open_app, services, until, go_to, with_model) -> None:
+    with_model.replies = [provider.streamed(fenced("pass"))]
+    own = services.workspace.root / "13_gemm_allreduce" / "you" / "two-shot.py"
+    services.workspace.save(own, "mine")
+    async with open_app() as (app, pilot):
+        services.workspace.note_open(problem := services.catalogue.find("13"), own)
+        app.ask_model(problem)
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        await go_to(pilot, KernelScreen, "t")
+        await until(pilot, lambda: app.screen.editor.text.strip() == "pass")
+        assert app.screen.session.path != own
+        assert own.read_text() == "mine"
+
+
 async def test_run_cancelled_by_taking_over_is_not_shown(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("wait"))]
     async with open_app(problem="13") as (app, pilot):

@@ -125,7 +125,7 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, sa
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
-async def test_after_a_run_against_another_kernel_a_text_has_its_own_verdict(
+async def test_text_after_versus_run_has_its_verdict(
     open_app, type_kernel, save_kernel, until, screen_text
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
@@ -282,6 +282,8 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         await pilot.press("enter")
         await until(pilot, lambda: getattr(app.screen, "editor", None))
         assert app.screen.editor.text == "typed, and never run"
+        replaced, kept = content_hash("# from a template"), app.services.workspace.kept_of
+        await until(pilot, lambda: replaced in kept(app.screen.session.path))  # undo ends with the app
 
 
 async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, until, screen_text) -> None:
