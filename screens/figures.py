@@ -11,6 +11,7 @@ from textual.content import Content
 from arena.records.run_record import OtherSize
 from arena.setting_choice import sizes_words
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock, factor
+from arena.words.headline import verdict_words as verdict_words
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from arena.records.run_record import RunRecord
     from arena.runs.run_state import RunState
 
-_SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 CLEAR = ("faster", "slower")
 """The outcomes whose figure is drawn large: its interval excludes 1."""
 _LEAST, _MOST = 0.01, 1000.0
@@ -30,11 +30,6 @@ _LEAST, _MOST = 0.01, 1000.0
 _KEPT, _LOST = 0.75, 6
 """Least share that stays of a text that is cut after a whole word or before a parenthesis, and most cells that it loses."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-def verdict_words(verdict: Verdict) -> str:
-    """The verdict with its sign: "✓ PASS", "✗ WRONG", "✗ COMPILE ERROR"."""
-    return _SHORT.get(verdict, f"✗ {verdict.value.replace('_', ' ')}")
 
 
 def verdict_style(verdict: Verdict) -> str:

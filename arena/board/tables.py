@@ -52,6 +52,8 @@ def improved_words(board: Board, card: Scorecard) -> str:
     return ", ".join(f"{count} {printable(name)}" for name, count in board.improved_on(card).items())
 
 
+WIDTH = 100
+"""Characters of a line of a table."""
 BoardRow = tuple[str, ...]
 """The cells of one player, as `HEADINGS` names them."""
 
@@ -135,10 +137,19 @@ def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
 
 
 def table(rows: Sequence[BoardRow], headings: Sequence[str] = HEADINGS) -> list[str]:
-    """Returns the lines of a table without its empty columns."""
+    """Returns the lines of a table without its empty columns. Columns beyond WIDTH follow below, beside the first again."""
     shown = [n for n in range(len(headings)) if any(row[n] not in ("", "–") for row in rows)]
-    columns = tuple(Column[BoardRow](headings[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
-    return TextTable(columns).lines(rows)
+    cells = [max(map(len, column)) + 2 for column in zip(headings, *rows, strict=True)]
+    parts: list[list[int]] = []
+    taken = WIDTH
+    for n in shown:
+        taken += cells[n]
+        if taken > WIDTH + 2:
+            parts.append(shown[:1] if parts else [])
+            taken = cells[n] + sum(cells[first] for first in parts[-1])
+        parts[-1].append(n)
+    tables = [tuple(Column[BoardRow](headings[n], lambda row, n=n: row[n]) for n in part) for part in parts]  # type: ignore[misc]
+    return [line for columns in tables for line in ("", *TextTable(columns).lines(rows))][1:]
 
 
 def markdown(board: Board, scope: str = "") -> str:

@@ -16,6 +16,7 @@ from arena.errors import UsageError
 from arena.paths import NAMED, Paths, make_folder, write_named_file
 from arena.records.index import stored
 from arena.records.run_table import HEADINGS, read_notes, run_cells
+from arena.words.headline import verdict_words
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.verdict import ExitCode
@@ -81,14 +82,16 @@ def _print_runs(paths: Paths, problem: Problem, as_csv: bool) -> None:
     """Prints the table of runs that the app's history shows: of all players, revisions and settings."""
     runs = stored(paths, lambda store: store.history(problem.id, None)) or []
     notes = read_notes(paths.workspace)
-    rows = [tuple(run_cells(run, notes.get(run.sha256, "")).values()) for run in runs]
+    rows = [run_cells(run, notes.get(run.sha256, "")) for run in runs]
     if as_csv:
         buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows([HEADINGS, *rows])
+        csv.writer(buffer, lineterminator="\n").writerows([HEADINGS, *(row.values() for row in rows)])
         print_line(buffer.getvalue().rstrip("\n"))
-    else:
-        for line in table(rows, HEADINGS):
-            print_line(line)
+        return
+    for run, row in zip(runs, rows, strict=True):
+        row["verdict"] = row["verdict"] if run.voided else verdict_words(run.verdict)
+    for line in table([tuple(row.values()) for row in rows], HEADINGS):
+        print_line(line)
 
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:

@@ -4,6 +4,7 @@ from typing import NamedTuple, overload
 
 from sandbox.protocol.events import Interval, Microseconds, Speedup, Timed
 from sandbox.protocol.result import BareResult
+from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, first_clock, percent, ratio
 from sandbox.timing.interval import detectable_percent, outcome
 
@@ -14,6 +15,7 @@ WHERE = {"call": "end-to-end", "device": "device time"}
 """The words for a clock after a speedup."""
 
 
+_VERDICTS = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _BRIEF = {
     "OUT_OF_MEMORY": "memory",
     "OUTPUT_FLOOD": "flood",
@@ -22,6 +24,11 @@ _BRIEF = {
     "WRONG_STRUCTURE": "structure",
     "NO_KERNEL": "no kernel",
 }
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """The verdict with its sign: "✓ PASS", "✗ WRONG", "✗ COMPILE ERROR"."""
+    return _VERDICTS.get(verdict, f"✗ {verdict.value.replace('_', ' ')}")
 
 
 def brief_verdict(verdict: str) -> str:

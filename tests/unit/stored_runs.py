@@ -106,9 +106,9 @@ def ran(
     created: float = 1.0,
     machine: str = "m",
 ) -> None:
-    """Writes a run's journal, from which the index is built."""
+    """Writes a run's journal, from which the index is built. speedup: 0: the kernel was wrong."""
     paths.runs.mkdir(parents=True, exist_ok=True)
     first = header(run_id, source, player, created=created, machine=machine)
     journal = Journal(paths.runs / f"{run_id}.jsonl", first, lambda error: None)
-    journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup)))
+    journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup) if speedup else result(Verdict.WRONG_RESULT)))
     journal.close()

@@ -15,6 +15,7 @@ from stored_runs import header as run_header
 from stored_runs import result as run_result
 from waiting import PATIENCE_S
 
+from arena.board.tables import WIDTH
 from arena.errors import StoreError
 from arena.paths import Paths
 from arena.records import index
@@ -316,6 +317,11 @@ def test_board_prints_the_columns_of_the_table(paths: Paths, pkb_arena) -> None:
     rows = list(csv.reader(shown.stdout.splitlines()))
     assert rows[0] == list(HEADINGS)
     assert dict(zip(*rows, strict=True))["speedup"] == "1.500"
+    ran(paths, "r2", "def solution(): ...  # 2", 0.0)
+    lines = pkb_arena("board", "--runs", "1").stdout.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert [line.split()[0] for line in lines if line] == ["when", *[lines[1].split()[0]] * 2] * (len(lines) // 3)
+    assert sum("✗ WRONG" in line for line in lines) == sum("✓ PASS" in line for line in lines) == 1
 
 
 def test_kernel_ranks_by_low_end_of_measurements() -> None:
