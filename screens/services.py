@@ -19,7 +19,6 @@ from sandbox.machine import thunderkittens
 if TYPE_CHECKING:
     from arena.records.index import Store
     from arena.records.ranking import Standing
-    from arena.records.run_record import RunRecord
     from arena.runs.engine import Engine
     from arena.runs.judge import Notice, RunInProgress, RunRequest
     from problems.catalogue import Catalogue
@@ -53,7 +52,7 @@ class Services:
         """The user's standing with every problem, by its id."""
         self.house: dict[int, Standing] = {}
         """The same for the house kernels that were run on this machine."""
-        self.best: dict[int, RunRecord] = {}
+        self.best: dict[int, Standing] = {}
         """The best result of any player with every problem, by its id."""
         self.marked: set[str] = set()
         """Ids of the runs, and hashes of the texts, that were marked to compare them."""

@@ -88,7 +88,7 @@ def arguments_of(name: str, arguments: Mapping[str, Any], tools: Sequence[Tool])
     if missing := [each for each in schema["required"] if each not in arguments]:
         wanted = schema["properties"][missing[0]]
         words = f"choose from {', '.join(wanted['enum'])}" if "enum" in wanted else wanted["description"]
-        raise Misused(f"`{missing[0]}` is missing; {words}")
+        raise Misused(f"`{missing[0]}` is missing: {words}")
     try:
         return msgspec.convert(dict(arguments), ToolArguments)
     except msgspec.ValidationError as error:

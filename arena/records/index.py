@@ -19,7 +19,7 @@ from arena.errors import StoreError
 from arena.paths import VOIDS, Paths, files_in, make_folder
 from arena.records.header import read_events, read_header
 from arena.records.json_lines import decoder, encode
-from arena.records.ranking import Standing, fastest, standing_of
+from arena.records.ranking import Standing, standing_of
 from arena.records.run_record import RunRecord, record_of, result_in
 from arena.records.voids import read_voids
 from arena.workspace.named_kernels import BASELINE
@@ -199,10 +199,7 @@ class Store:
 
     def standings(self, player: str = "you") -> dict[int, Standing]:
         """A player's standing in every problem that was run, by problem id."""
-        by_problem: dict[int, list[RunRecord]] = {}
-        for record in self.entries(player):
-            by_problem.setdefault(record.problem_id, []).append(record)
-        return {problem_id: standing_of(problem_id, found) for problem_id, found in by_problem.items()}
+        return _standings(self.entries(player))
 
     def players(self) -> list[str]:
         """Names of all players with a kernel of their own in the store."""
@@ -212,10 +209,9 @@ class Store:
         """All runs of a player, oldest first."""
         return self._query("player = ? order by created, run_id", player)
 
-    def best(self) -> dict[int, RunRecord]:
-        """The fastest kernel of any player at a preset's own sizes, by problem id."""
-        passed = self._query("verdict = ? order by created, run_id", Verdict.PASS.value)
-        return {record.problem_id: record for record in reversed(fastest(passed))}
+    def best(self) -> dict[int, Standing]:
+        """The standing of all players' correct kernels together, by problem id."""
+        return _standings(self._query("verdict = ? order by created, run_id", Verdict.PASS.value))
 
     def last_timed(self, limit: int) -> list[RunRecord]:
         """The newest runs that were timed, of any player and problem."""
@@ -274,6 +270,13 @@ def _read(path: Path) -> tuple[list[RunRecord], bool]:
         if (result := result_in(header, event)) is not None:
             found = [record_of(header, result)]  # the last: a run may tell results before its end
     return found, ended
+
+
+def _standings(records: list[RunRecord]) -> dict[int, Standing]:
+    by_problem: dict[int, list[RunRecord]] = {}
+    for record in records:
+        by_problem.setdefault(record.problem_id, []).append(record)
+    return {problem_id: standing_of(problem_id, found) for problem_id, found in by_problem.items()}
 
 
 def _row(record: RunRecord) -> tuple[object, ...] | None:

@@ -30,6 +30,10 @@ from screens.widgets.text_lines import FittedText, PlainStatic, found_in, markdo
 
 T = TypeVar("T")
 
+_searches = SelectOverlay.check_consume_key
+# A space chooses, see `action_choose`; other characters search in the open list.
+SelectOverlay.check_consume_key = lambda self, key, character=None: key != "space" and _searches(self, key, character)  # type: ignore[method-assign]
+
 
 def field(name: str, control: Widget, classes: str = "") -> Horizontal:
     """Returns the row of a field, with its name in front."""
@@ -40,7 +44,7 @@ def field(name: str, control: Widget, classes: str = "") -> Horizontal:
 def one_of(id: str, options: Mapping[str, T] | Iterable[T], value: T) -> Select[T]:
     """Returns a list to choose one from. options: values, or values by the words for them."""
     named = options if isinstance(options, Mapping) else {str(option): option for option in options}
-    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True, type_to_search=False)
+    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True)
 
 
 def number(text: str, least: float, most: float) -> float | None:

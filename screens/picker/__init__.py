@@ -48,6 +48,7 @@ class PickerScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("problems"),
         Binding("escape", "clear_filter", "clear the filter", show=False),
+        Binding("right", "beside('#problem-pane')", "problems", show=False),
     ]
 
     def __init__(self, parent_app: AppProtocol) -> None:
@@ -164,10 +165,9 @@ class PickerScreen(BaseScreen):
 
         words = self.filter.words
         services = self.services
+        best = {problem_id: standing.best for problem_id, standing in services.best.items()}
         rows = (
-            ProblemRow(
-                problem, self.standings.get(problem.id), services.house.get(problem.id), services.best.get(problem.id)
-            )
+            ProblemRow(problem, self.standings.get(problem.id), services.house.get(problem.id), best.get(problem.id))
             for problem in self.problems
             if category in ("", problem.category)
         )
@@ -223,6 +223,10 @@ class PickerScreen(BaseScreen):
     @on(OptionList.OptionSelected, "#categories")
     def _to_table(self) -> None:
         self.table.focus()
+
+    def action_beside(self, name: str) -> None:
+        if any(place.name == name for place in self._places()):
+            self.go_to(name)
 
     def on_data_table_row_highlighted(self) -> None:
         self._show_card()

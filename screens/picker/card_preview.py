@@ -62,13 +62,14 @@ def card_preview(problem: Problem, services: Services, width: int) -> Content:
 
 def _standing_lines(problem: Problem, services: Services, width: int) -> list[Content]:
     """Returns the user's own result, and the best of all if another player has it."""
-    standing, best = services.standings.get(problem.id), services.best.get(problem.id)
+    standing, overall = services.standings.get(problem.id), services.best.get(problem.id)
     you, colour = figures.standing_words(standing)
     runs = f"  {standing.runs} run{'s' if standing.runs != 1 else ''}" if standing else "  not tried yet"
     lines = _beside("you", Content.assemble((you, f"${colour}"), (runs, "$muted")), width)
-    if best is not None and best.player != "you":
+    if overall is not None and (best := overall.best) is not None and best.player != "you":
         words, colour = figures.best_words(best)
-        by = f"  {printable(best.player)}, {best.world} ranks on {best.device}"
+        of = f"  median of {overall.pooled} runs" * (overall.pooled > 1)  # of this code, by any player
+        by = f"{of}  {printable(best.player)}, {best.world} ranks on {best.device}"
         lines += _beside("best", Content.assemble((words, f"${colour}"), (by, "$muted")), width)
     return lines
 

@@ -149,6 +149,7 @@ class ProblemTable(FigureTable):
         Binding("k", "cursor_up", "up", show=False),
         Binding("g", "scroll_top", "first problem", show=False),
         Binding("G", "scroll_bottom", "last problem", show=False),
+        Binding("left", "screen.beside('#category-pane')", "categories", show=False),
         Binding("0", "go_to_id('0')", "go to an id", show=False, key_display="0-9"),
         *(Binding(digit, f"go_to_id('{digit}')", "go to an id", show=False) for digit in "123456789"),
     ]

@@ -86,6 +86,9 @@ async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None
         assert limit(screen) == ("", True, "")
         await pilot.press("space")
         assert screen.query_one("#player-right", Select).expanded
+        await pilot.press(*"lock", "space")  # searched anywhere in a word; a space chooses
+        assert str(screen.query_one("#player-right", Select).value).endswith(":locked")
+        await pilot.press("space")
         await pilot.press("escape", "down", "2")  # the keys of a list of fields; dollars cannot be typed
         assert screen.query_one("#minutes", Input).value.endswith("2")
         await choose_player(screen, pilot, until, "right", "agent:mine")

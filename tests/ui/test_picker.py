@@ -28,11 +28,13 @@ def ids(app) -> list[int]:
     return [row.problem.id for row in app.picker.table.rows_shown]
 
 
-async def test_problems_and_categories_are_listed_and_counted(open_app, until, screen_text) -> None:
+async def test_problems_and_categories_are_listed_and_counted(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         assert ids(app) == [1, 2, 13]
         assert app.focused is app.picker.table
         options = app.screen.query_one("#categories", OptionList)
+        await go_to(pilot, options, "left")
+        await go_to(pilot, app.picker.table, "right")
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))
         await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
@@ -87,6 +89,9 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         assert "cpu×2" in row
         app.picker.table.move_cursor(row=2)
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
+        services.store.record(msgspec.structs.replace(stored("house", 1.5), run_id="twin", player="agent:twin"))
+        await app.refresh_picker()
+        await until(pilot, lambda: "median of 2 runs" in screen_text(app))
         services.store.record(record("slower", "you", 0.8, problem_id=2, outcome="slower"))
         await pilot.press("f1", "escape")  # the list is read again when it comes back
         await until(pilot, lambda: "solved 1 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))

@@ -68,7 +68,7 @@ def best(paths: Paths) -> tuple[float | None, bool]:
         standing, overall = store.standings()[1], store.best().get(1)
     finally:
         store.close()
-    assert (standing.best and standing.best.run_id) == (overall and overall.run_id)
+    assert (standing.best and standing.best.run_id) == (overall and overall.best and overall.best.run_id)
     return standing.best.median if standing.best else None, standing.solved
 
 
