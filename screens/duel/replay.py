@@ -183,8 +183,7 @@ class ReplayDuelScreen(DuelScreen):
     def action_replay_end(self) -> None:
         self.play_to(self._length)
 
-    def action_replay_share(self) -> None:
-        self.action_share()
+    action_replay_share = DuelScreen.action_share
 
     def action_leave_replay(self) -> None:
         self.dismiss()

@@ -228,15 +228,11 @@ class PickerScreen(BaseScreen):
         if any(place.name == name for place in self._places()):
             self.go_to(name)
 
-    def on_data_table_row_highlighted(self) -> None:
-        self._show_card()
-
-    def on_data_table_row_selected(self) -> None:
-        self.action_open()
-
     def action_open(self) -> None:
         if (problem := self.table.current) is not None:
             self.parent_app.open_problem(problem)
+
+    on_data_table_row_highlighted, on_data_table_row_selected = _show_card, action_open
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         self.table.sort_column = event.column_key.value or "id"

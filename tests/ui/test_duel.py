@@ -102,7 +102,7 @@ async def test_duel_from_picker_to_its_card_and_replay(open_app, until, go_to, s
         assert replay.pace == 20
         await until(pilot, lambda: replay.state.stage == "ended")
         assert replay.state == screen.state
-        await go_to(pilot, DuelBoard, "escape")
+        await go_to(pilot, DuelBoard, "q")
 
 
 async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> None:

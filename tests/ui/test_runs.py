@@ -125,9 +125,7 @@ async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, sa
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
-async def test_text_after_versus_run_has_its_verdict(
-    open_app, type_kernel, save_kernel, until, screen_text
-) -> None:
+async def test_text_after_versus_run_has_its_verdict(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await save_kernel(pilot, "pass")

@@ -110,5 +110,7 @@ def ran(
     paths.runs.mkdir(parents=True, exist_ok=True)
     first = header(run_id, source, player, created=created, machine=machine)
     journal = Journal(paths.runs / f"{run_id}.jsonl", first, lambda error: None)
-    journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup) if speedup else result(Verdict.WRONG_RESULT)))
+    journal.append(
+        Finished(run_id=run_id, sha256="", result=passed(speedup) if speedup else result(Verdict.WRONG_RESULT))
+    )
     journal.close()
