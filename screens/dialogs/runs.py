@@ -60,6 +60,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """What the rows have in common; it has no column."""
         self._fastest = False
         """Whether the fastest run is the first row."""
+        self._reading = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         title = printable(f"{self.HEAD} · {self.problem.id} · {self.problem.title}")
@@ -89,8 +90,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     async def _read(self) -> None:
         try:
             with arena_app(self).keys_wait():  # for the rows
-                self._all = await asyncio.to_thread(self.read_entries)
-                self._notes = await asyncio.to_thread(read_notes, self.services.paths.workspace)
+                async with self._reading:  # in turn: what is read last is shown last
+                    folder = self.services.paths.workspace
+                    self._all, self._notes = await asyncio.to_thread(lambda: (self.read_entries(), read_notes(folder)))
         except ArenaError as error:
             self.query_one("#said", PlainStatic).update(error.one_line)
             return
@@ -174,12 +176,10 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         entry = self.current
         if isinstance(entry, RunRecord) and entry.voided:
             said = printable(entry.voided.words)
-        elif self._all and not self.entries:
-            said = "No run is found. esc ends the search."
-        elif self._all:
+        elif self.entries:
             said = f"{self.counted}{self._alike}. Times are medians of a call."
         else:
-            said = "No results yet."
+            said = "No run is found. esc ends the search." if self._all else "No results yet."
         self.query_one("#said", PlainStatic).update(said)
 
     # --- keys ----------------------------------------------------------------------------------------------
