@@ -187,8 +187,7 @@ class SweepProgressLine:
     def _left_out(self, problem: Problem, player: str, why: str) -> None:
         if self._rows is not None:
             self._rows.left_out(problem, why)
-        if player != "house":  # expected: not all problems have a house kernel
-            self._said(f"{problem.stem} {player}: left out: {why}")
+        self._said(f"{problem.stem} {player}: left out: {why}")
 
     def _said(self, text: str) -> None:
         self._shown.clear()
