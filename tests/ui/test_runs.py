@@ -35,8 +35,7 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: screen.editor.dirty)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: result_of(screen))
-        assert screen.session.path.read_text() == "pass"
-        assert not screen.editor.dirty
+        assert (screen.session.path.read_text(), screen.editor.dirty) == ("pass", False)
         assert screen.session.state.sha256 == content_hash("pass")
         await engine.recorded(screen.session.state.run_id)
         assert app.services.store.standings()[13].solved
@@ -46,9 +45,7 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: all(said in screen_text(app) for said in ("▲ 1.50×", "solved 1 of 3 · faster 1")))
 
 
-async def test_longer_measuring_judges_same_revision_again(
-    open_app, type_kernel, save_kernel, until, screen_text
-) -> None:
+async def test_longer_measuring_judges_revision_again(open_app, type_kernel, save_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
