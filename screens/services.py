@@ -61,7 +61,8 @@ class Services:
         self.last_runs: dict[Path, tuple[RunRequest, RunInProgress]] = {}
         """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
-        self._opening = asyncio.Lock()
+        self.reading = asyncio.Lock()
+        """Of results: what was read earlier must not replace newer ones."""
         self._engine: Engine | None = None
 
     @cached_property
@@ -128,13 +129,13 @@ class Services:
         from arena.workspace.named_kernels import HOUSE
 
         try:
-            async with self._opening:
+            async with self.reading:
                 if self._store is None:
                     self._store = await asyncio.to_thread(Store, self.paths.database, self.paths.runs)
-            self.standings = await asyncio.to_thread(self._store.standings)
-            self.house = await asyncio.to_thread(self._store.standings, HOUSE)
-            self.best = await asyncio.to_thread(self._store.best)
-            self.results_fault = None
+                self.standings = await asyncio.to_thread(self._store.standings)
+                self.house = await asyncio.to_thread(self._store.standings, HOUSE)
+                self.best = await asyncio.to_thread(self._store.best)
+                self.results_fault = None
         except ArenaError as error:
             self.standings, self.house, self.best, self.results_fault = {}, {}, {}, error
 

@@ -101,7 +101,7 @@ def mistakes(node: ast.AST) -> Iterator[ast.AST]:
                 yield ast.Call(ast.Name(OPPOSITE[name], ast.Load()), node.args, keywords)
             if name in FORGOTTEN:
                 yield first
-            elif rest and name not in SYMMETRIC | {"isinstance", "getattr"}:
+            elif rest and name not in SYMMETRIC | {"isinstance", "getattr"} and ast.dump(first) != ast.dump(rest[0]):
                 yield ast.Call(function, [rest[0], first, *rest[1:]], keywords)
             yield from (
                 ast.Call(function, node.args, [each for each in keywords if each is not gone])

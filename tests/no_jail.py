@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 MISSING = re.compile(
-    r"bubblewrap is not installed|no system-call filter|isolation needs Linux|this kernel cannot"
+    r"bubblewrap is not installed|no system-call filter(?!: libseccomp refuses)|isolation needs Linux|this kernel cannot"
     r"|bwrap: .*(?:not permitted|[Pp]ermission|namespace|not supported)"
 )
 """Matches reasons why bubblewrap, its namespaces or the filter are missing on a machine."""

@@ -189,7 +189,7 @@ def _make_room(group: Path) -> bool:
 
 def _is_all_ours(group: Path) -> bool:
     """Whether every process of a group is an ancestor or a descendant of this one."""
-    family = set(_ancestors(os.getpid()))
+    family = _ancestors(os.getpid())
     members = [int(pid) for pid in _read(group / "cgroup.procs").split()]
     return 0 not in members and all(pid in family or os.getpid() in _ancestors(pid) for pid in members)
 

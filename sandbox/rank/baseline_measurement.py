@@ -182,10 +182,10 @@ class BaselineMeasurement:
             SizesRefused: not even one reference world fits into the device's memory.
         """
         room = max(16, 2 * self.leaves)
-        in_bytes = max(self.in_sizes) if _alike(self.in_sizes) else 2 * max(self.in_sizes) + memory.PAGE
+        in_bytes = max(self.in_sizes) + (0 if _alike(self.in_sizes) else max(self.in_sizes) + memory.PAGE)
         out_bytes = self.code.capacity(self.setting)
         if not out_bytes:
-            out_bytes = max(self.out_sizes) if _alike(self.out_sizes) else 2 * max(self.out_sizes)
+            out_bytes = max(self.out_sizes) * (1 if _alike(self.out_sizes) else 2)
         # More room than the baseline needs, so that a result of a wrong shape can be shown.
         out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
         limit, references = arena_bytes[0], None

@@ -210,7 +210,7 @@ def run_checked(
     for arguments, given, drawn, _ in iterations.armed:
         for name, tensor in given.items():
             if name not in problem.mutates and not same_bits(tensor, drawn[name]):
-                named = _argument(tensor, arguments, problem.parameters) or name
+                named = _argument(name, tensor, arguments, problem.parameters)
                 raise KernelRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
     return results
 
@@ -220,22 +220,22 @@ def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, paramete
     for path, returned in flatten(result)[1]:
         for name, tensor in given.items():
             if returned.numel() and overlaps(returned, tensor):
-                named = _argument(tensor, arguments, parameters) or name
+                named = _argument(name, tensor, arguments, parameters)
                 raise KernelRefused(
                     Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {named}; return a fresh tensor"
                 )
 
 
-def _argument(tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
-    """The name of the baseline's parameter that gets an input, with the place in a list; empty if there is none."""
-    for (name, _), argument in zip(parameters, arguments, strict=False):
+def _argument(name: str, tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
+    """The name of the baseline's parameter that gets an input, with the place in a list; the input's if there is none."""
+    for (parameter, _), argument in zip(parameters, arguments, strict=False):
         if isinstance(argument, torch.Tensor) and overlaps(argument, tensor):
-            return name
+            return parameter
         if isinstance(argument, list | tuple):
             for place, part in enumerate(argument):
                 if isinstance(part, torch.Tensor) and overlaps(part, tensor):
-                    return f"{name}[{place}]"
-    return ""
+                    return f"{parameter}[{place}]"
+    return name
 
 
 def overlaps(part: torch.Tensor, whole: torch.Tensor) -> bool:

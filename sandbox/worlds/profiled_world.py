@@ -166,7 +166,7 @@ def _read(ends: list[int], most: int, deadline: float) -> tuple[list[bytes], set
     texts = {end: bytearray() for end in ends}
     waiting = set(ends)
     while waiting and (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select(list(waiting), [], [], left)
+        ready, _, _ = select.select(waiting, [], [], left)
         for end in ready:
             piece = os.read(end, 1 << 16)
             texts[end] += piece

@@ -205,7 +205,7 @@ class RankWire:
     def unasked(self) -> str:
         """What the rank has sent without an order, except failures; empty if nothing."""
         with contextlib.suppress(OSError):
-            if not self.closed and (early := self.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)):
+            if early := self.sock.recv(frames.SIZE, socket.MSG_PEEK):
                 return f"sent {early.hex()} before it was asked"
         if self.answers and self.answers[0].kind not in FAILURES:
             return f"sent {self.answers[0].kind.name} before GO"

@@ -108,7 +108,7 @@ class HistoryScreen(RunsDialog):
         """Shows the revision under the cursor."""
         super().show_current()
         entry, kernel = self.current, self._kernel
-        if entry is not self._sure_of:
+        if entry != self._sure_of:
             self._sure_of = None
         source = self.query_one("#revision", Source)
         source.display = entry is not None
@@ -174,7 +174,7 @@ class HistoryScreen(RunsDialog):
             wrong = "" if passed else f"This revision is {said}."
             same = "It is the text in the editor." if self.is_here(entry) else ""
             doubt = " ".join(filter(None, [wrong, same, "A run is in progress." if self.session.judging else ""]))
-            if doubt and self._sure_of is not entry:
+            if doubt and self._sure_of != entry:
                 self._sure_of = entry
                 self.app.notify(
                     f"{doubt} t again times the editor's kernel against it.", severity="warning", markup=False

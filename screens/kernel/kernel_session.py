@@ -250,10 +250,10 @@ class KernelSession(OpenKernel):
         await self.read_records()
 
     async def read_records(self) -> None:
-        """Reads the earlier results of this problem again. If they cannot be read, there are none."""
-        self.records = []
-        with suppress(ArenaError):
-            self.records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
+        """Reads the earlier results of this problem again. If they cannot be read, the last ones stay."""
+        async with self.services.reading:
+            with suppress(ArenaError):
+                self.records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.records_known = self.changed = True
 
     async def show_earlier(self, record: RunRecord) -> list[events.AnyEvent]:

@@ -230,7 +230,7 @@ class BoardDialog(Dialog[Problem | None]):
             self.app.push_screen(RunsDialog(self.services, problem), lambda _: self._read_again())
 
     def _read_again(self) -> None:
-        self.run_worker(self._read(), exit_on_error=False)
+        self.run_worker(self._read(), exclusive=True, exit_on_error=False)  # what was read earlier must not come later
 
     def action_next_view(self) -> None:
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]

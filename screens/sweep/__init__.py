@@ -120,12 +120,13 @@ class SweepScreen(BaseScreen):
     def on_mount(self) -> None:
         # titles have the room that the players leave
         follow_width(self.query_one(GridTable), lambda: self._draw_table(self._rows) if self._rows else None)
-        self.start(self._open(), "open")
+        self._follow()
         self.set_interval(FOLLOW_S, self._follow)
 
     async def _open(self) -> None:
         self._voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
         self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.sweeps)))
+        self._reading = False
         grid = self.query_one("#sweep-grid")
         grid.display = bool(self.paths)
         if self.paths:
@@ -145,11 +146,9 @@ class SweepScreen(BaseScreen):
         self._follow()
 
     def _follow(self) -> None:
-        if not self.paths:
-            self.start(self._open(), "open", exclusive=True)
-        elif self._reader is not None and not self._reading:
+        if not self._reading and (self._reader is not None or not self.paths):
             self._reading = True
-            self.start(self._read(self._reader), "read")
+            self.start(self._read(self._reader) if self._reader is not None else self._open(), "read")
 
     async def _read(self, reader: Follower) -> None:
         """Applies new lines of the journal. A long one is read in pieces, so that the screen stays responsive."""

@@ -53,7 +53,8 @@ _with_first_look: set[tuple[str, str]] = set()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks a test as `further` if the same test has another size or theme already."""
+    """Marks a test as `further` if the same test has another size or theme already. Filters warnings as the program does."""
+    item.add_marker(pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"))
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if LOOKS & parameters.keys():
         rest = {name: value for name, value in parameters.items() if name not in LOOKS}
@@ -139,22 +140,33 @@ def _styles_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _press_keys = App._press_keys
 _wait_for_screen = Pilot._wait_for_screen
+_resize_terminal = Pilot.resize_terminal
 
 
 async def _press_what_is_seen(self: App[Any], keys: Iterable[str]) -> None:
-    """Presses a key when the last dialog is gone from the display. Before, it would be the dialog's."""
+    """Presses a key when the ones before it are handled, and the last dialog is gone. Before, it would be the dialog's."""
     for key in keys:
+        await _keys_are_handled(self)
         await comes_true(lambda: getattr(self, "_vanished_at", 0.0) < math.inf)
         await _press_keys(self, [key])
 
 
-async def _wait_until_handled(self: Pilot[None], timeout: float = PATIENCE_S) -> bool:
-    """Waits until the app has all keys and has handled those that no screen holds, and then for what widgets tell others."""
-    app: Any = self.app
-    handled = [await _wait_for_screen(self, timeout)]
+async def _keys_are_handled(app: Any) -> None:
     if isinstance(app, TerminalApp):
         await comes_true(lambda: app._exit or app._exception or app._in_preparation or not (app._keys or app._in_turn))
+
+
+async def _wait_until_handled(self: Pilot[None], timeout: float = PATIENCE_S) -> bool:
+    """Waits until the app has all keys and has handled those that no screen holds, and then for what widgets tell others."""
+    handled = [await _wait_for_screen(self, timeout)]
+    await _keys_are_handled(self.app)
     return all(handled + [await _wait_for_screen(self, timeout) for _ in range(2)])
+
+
+async def _wait_until_resized(self: Pilot[None], width: int, height: int) -> None:
+    await _resize_terminal(self, width, height)
+    await comes_true(lambda: self.app.screen._compositor.size == (width, height))
+    await self._wait_for_screen()
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +174,7 @@ def _keys_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key is given up, and a second one counts for 20 times as long: on a busy machine a test's steps take seconds."""
     monkeypatch.setattr(App, "_press_keys", _press_what_is_seen)
     monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_until_handled)
+    monkeypatch.setattr(Pilot, "resize_terminal", _wait_until_resized)
     for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
         monkeypatch.setattr(screens.terminal_app, limit, 60.0)
     for module in (screens.base, screens.picker.problem_table):
@@ -241,12 +254,17 @@ def until() -> Callable[..., Awaitable[None]]:
 
 
 @pytest.fixture
-def go_to() -> Callable[..., Awaitable[None]]:
-    """`await go_to(pilot, goal, *keys)` presses keys and waits for a screen in front, one of that class, or a focus."""
+def go_to(screen_text: Callable[..., str]) -> Callable[..., Awaitable[None]]:
+    """`await go_to(pilot, goal, *keys)` presses keys and waits for a screen, one of that class, a focus, or words."""
 
     async def gone(pilot: Pilot[None], goal: Any, *keys: str) -> None:
+        def places() -> Any:
+            screen, told = pilot.app.screen, [note.message for note in pilot.app._notifications]
+            words = isinstance(goal, str)
+            return f"{screen_text(pilot.app)}{told}" if words else (screen, screen.focused, *type(screen).__mro__)
+
         await pilot.press(*keys)
-        await _until(pilot, lambda: goal in (pilot.app.screen, pilot.app.focused, *type(pilot.app.screen).__mro__))
+        await _until(pilot, lambda: goal in places())
 
     return gone
 

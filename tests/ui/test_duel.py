@@ -114,7 +114,7 @@ async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> N
         assert "#" in screen.state.left.last.kernel.source
 
 
-async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> None:
+async def test_a_save_during_a_judgement_is_submitted_once(open_app, until, go_to) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         editor = screen.panes["left"]
@@ -123,8 +123,7 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
             editor.replace(text, editor.document.start, editor.document.end)
             await pilot.press("ctrl+s")
             await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 2)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: any("when your last submission has" in note.message for note in app._notifications))
+        await go_to(pilot, "when your last submission has", "ctrl+s")
         screen.action_pause()
         await until(pilot, lambda: len(screen.state.left.attempts) == 3 and screen.state.left.last.judged)
         screen.action_pause()
@@ -143,15 +142,14 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
         assert sources[-1].count("#") == 2
 
 
-async def test_the_editor_shows_what_another_program_saves(open_app, until) -> None:
+async def test_the_editor_shows_what_another_program_saves(open_app, until, go_to) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         editor, path = screen.panes["left"], screen.edited_path
         path.write_text("pass\n# by vim")
         await until(pilot, lambda: editor.text == "pass\n# by vim" and not editor.dirty)
         await until(pilot, lambda: len(screen.state.left.attempts) == 2)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: any("Already submitted" in note.message for note in app._notifications))
+        await go_to(pilot, "Already submitted", "ctrl+s")
         editor.insert("x", (0, 0))
         path.write_text("pass\n# by vim again")
         await until(pilot, lambda: editor.text == "pass\n# by vim again" and len(screen.state.left.attempts) == 3)
@@ -164,14 +162,15 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         assert screen.state.left.last.kernel.source == path.read_text() == "xpass\n# by vim"
 
 
-async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths, monkeypatch) -> None:
+async def test_pause_stops_the_clock_and_giving_up_loses(
+    open_app, until, go_to, screen_text, paths, monkeypatch
+) -> None:
     monkeypatch.setattr("screens.duel._LEAST_SECONDS", 300.0)  # longer than the test takes on a busy machine
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         await pilot.resize_terminal(60, 24)
         await until(pilot, lambda: "^g final" in screen_text(app))
-        await pilot.press("ctrl+b")
-        await until(pilot, lambda: "paused" in screen_text(app))
+        await go_to(pilot, "paused", "ctrl+b")
         before = screen.state.remaining(screen.now)
         await pilot.pause(0.3)
         assert abs(screen.state.remaining(screen.now) - before) < 0.01
@@ -214,8 +213,8 @@ async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, go_
         await go_to(pilot, app.picker, "escape")
         await until(pilot, lambda: screen.state.stage == "abandoned")
         assert read_duels(paths.duels)[0] == []  # it counts for nobody
-        assert "# not saved" in workspace.draft(path)
-        assert workspace.kernel(content_hash("half a thought")) is not None
+        await until(pilot, lambda: "# not saved" in workspace.draft(path))
+        await until(pilot, lambda: workspace.kernel(content_hash("half a thought")))
 
 
 async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:

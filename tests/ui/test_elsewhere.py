@@ -36,10 +36,9 @@ from screens.widgets.key_line import entitle
 pytestmark = pytest.mark.slow
 
 
-async def test_settings_are_generated_checked_and_saved(open_app, paths, until, screen_text) -> None:
+async def test_settings_are_generated_checked_and_saved(open_app, paths, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        await until(pilot, lambda: "Colours of the app." in screen_text(app))
+        await go_to(pilot, "Colours of the app.", "f9")
         app.screen.query_one("#set-world").value = "many"
         await until(pilot, lambda: "✗ world is 'many'; it must be a whole number" in screen_text(app))
         await pilot.press("ctrl+s")
@@ -63,7 +62,7 @@ async def test_remapped_key_works_and_help_shows_it(open_app, services, until, g
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
-async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, paths) -> None:
+async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, go_to, paths) -> None:
     model = '[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n'
     async with open_app() as (app, pilot):
         await pilot.press("f9")
@@ -80,14 +79,13 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert (saved.theme, saved.seconds, [*saved.models]) == (app.theme, 2.0, ["mine"])
         paths.settings_file.write_text("devise = 1\n")  # a mistake: the file is not overwritten
         before = app.theme
-        await pilot.press("shift+f9")
-        await until(pilot, lambda: any("devise" in note.message for note in app._notifications))
+        await go_to(pilot, "devise", "shift+f9")
         assert app.theme != before
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
 @pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.further), 120, 160])
-async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_text, columns) -> None:
+async def test_help_starts_with_keys_of_screen_as_table(open_app, until, go_to, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
         rows = ("first problem", "Start from a template")  # the first table has the place that it needs
@@ -99,8 +97,7 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         assert len(app.screen.query("*")) < 10, "a widget for every row takes seconds to mount"
         await pilot.press("slash", *"template kernel")
         await until(pilot, lambda: "Open the problem" not in screen_text(app) and "from a template" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "Open the problem" in screen_text(app))
+        await go_to(pilot, "Open the problem", "escape")
         await pilot.press("f1")
         await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query("#keys-beside")))
         app.open_problem(app.services.catalogue.find("13"))
@@ -119,7 +116,7 @@ async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_
         app.show_keys_beside(app.picker)
 
 
-async def test_the_terms_on_the_screen_are_explained(open_app, until, go_to) -> None:
+async def test_the_terms_on_the_screen_are_explained(open_app, go_to) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         for key in ("f1", "shift+f11"):

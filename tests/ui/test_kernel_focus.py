@@ -23,11 +23,10 @@ def test_every_pane_has_a_letter_of_its_own() -> None:
     assert len(set(LETTERS.values())) == len(LETTERS)
 
 
-async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) -> None:
+async def test_letters_tab_and_zoom_reach_panes(open_app, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "╭─ Speedup" in screen_text(app))  # the letters are drawn over it
-        await pilot.press("ctrl+o")
-        await until(pilot, lambda: "l log" in screen_text(app))
+        await go_to(pilot, "l log", "ctrl+o")
         lines = screen_text(app).splitlines()
         assert " k ▸kernel" in lines[3].replace(" k kernel", " k ▸kernel")
         assert " b baseline " in lines[3]
@@ -35,6 +34,7 @@ async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) ->
         await pilot.press("x")  # no letter of any pane
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
         await pilot.press("ctrl+n")
+        await until(pilot, lambda: app.screen.focused is not app.screen.editor)
         order = []
         for _ in range(4):
             order.append(app.screen.focused.id)
@@ -49,7 +49,7 @@ async def test_letters_tab_and_zoom_reach_panes(open_app, until, screen_text) ->
         assert not screen.query_one("#source-pane").region.area
         await pilot.press("ctrl+n")  # from the last pane to the editor, which now fills the screen
         await until(pilot, lambda: screen.query_one("#source-pane").region.width == 160)
-        assert screen.focused is screen.editor
+        await until(pilot, lambda: screen.focused is screen.editor)
         await pilot.press("escape")
         await until(pilot, lambda: screen.query_one("#source-pane").region.width == 80)
         assert screen.query_one("#correctness").region.area

@@ -118,17 +118,16 @@ async def test_draft_of_another_file_is_offered(open_app, until, go_to, screen_t
     async with open_app(problem="13") as (app, pilot):
         screen = await open_folder(app, pilot, until, {"ops.cu": "one"})
         await go_to(pilot, app.picker, "f3", "2", "f10")
-        assert app.services.workspace.draft(screen.session.path / "ops.cu") == "2one"
+        await until(pilot, lambda: app.services.workspace.draft(screen.session.path / "ops.cu") == "2one")
         app.open_problem(screen.problem, screen.session.path)
         await until(pilot, lambda: re.search(r"A text of \d\d:\d\d with 1 line differs", screen_text(app)))
         await pilot.press("enter")
         await until(pilot, lambda: getattr(app.screen, "view", "") == "ops.cu" and app.screen.front.text == "2one")
 
 
-async def test_files_are_added_renamed_and_deleted(open_app, until, screen_text) -> None:
+async def test_files_are_added_renamed_and_deleted(open_app, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f19")
-        await until(pilot, lambda: any("This kernel is one file" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "This kernel is one file", "f19")
         screen = await open_folder(app, pilot, until, {})
         folder = screen.session.path
 
@@ -139,8 +138,7 @@ async def test_files_are_added_renamed_and_deleted(open_app, until, screen_text)
 
         await files(*"../up.cu", "enter")
         await until(pilot, lambda: "'../up.cu' cannot name a file" in screen_text(app))
-        await pilot.press(*["backspace"] * 8, *"kernel.py/x", "enter")
-        await until(pilot, lambda: "'kernel.py/x' cannot name a file" in screen_text(app))
+        await go_to(pilot, "'kernel.py/x' cannot name a file", *["backspace"] * 8, *"kernel.py/x", "enter")
         await pilot.press(*["backspace"] * 11, *"ops.cu", "enter")
         await until(pilot, lambda: screen.view == "ops.cu" and app.screen is screen)
         await pilot.press("1")

@@ -31,7 +31,9 @@ async def play(screen, until, events) -> None:
     await until(None, lambda: log.is_mounted and screen.region.area > 0)
 
 
-async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until, screen_text, monkeypatch) -> None:
+async def test_reopened_screen_knows_worlds_and_earlier_verdicts(
+    open_app, until, go_to, screen_text, monkeypatch
+) -> None:
     said, show = [], KernelHeadline.show
 
     def note(self: KernelHeadline, answer: Answer, *more: str) -> None:
@@ -44,8 +46,7 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         assert "of bound" not in screen_text(app)  # nothing says yet that it runs on GPUs
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         app.screen.editor.text = "pass"
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "✓ PASS" in screen_text(app))
+        await go_to(pilot, "✓ PASS", "ctrl+s")
         await until(pilot, lambda: 13 in app.services.standings)
         app.screen.action_problems()
         await until(pilot, lambda: app.screen is app.picker)
@@ -59,8 +60,7 @@ async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until
         assert app.screen.query_one("#result-pane").has_class("outdated")
         await pilot.resize_terminal(60, 30)
         await until(pilot, lambda: "again · problem 13" in screen_text(app))  # the problem is named in few columns, too
-        await pilot.press("x")
-        await until(pilot, lambda: "of revision" in screen_text(app))
+        await go_to(pilot, "of revision", "x")
         await pilot.press("backspace", "f20")
         await until(pilot, lambda: app.screen.session.others.update.found)
 
@@ -120,7 +120,7 @@ async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_tex
         await until(pilot, lambda: app.screen.query_one("#source-pane").region.area > 0)
 
 
-async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text) -> None:
+async def test_baseline_diff_and_card(open_app, type_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.screen.show_view("diff")
         await until(pilot, lambda: "kernel.py is the same as baseline.py" in screen_text(app))
@@ -128,12 +128,9 @@ async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text)
         await until(pilot, lambda: "+# saved elsewhere" in screen_text(app))
         app.screen.show_view("kernel")
         type_kernel(app.screen, app.screen.problem.baseline_source + "# mine\n")
-        await pilot.press("f3")
-        await until(pilot, lambda: "▸baseline" in screen_text(app))
-        await pilot.press("f3")
-        await until(pilot, lambda: "+# mine" in screen_text(app))
-        await pilot.press("f3")
-        await until(pilot, lambda: "C = Σ_r A_r · B_r" in screen_text(app))
+        await go_to(pilot, "▸baseline", "f3")
+        await go_to(pilot, "+# mine", "f3")
+        await go_to(pilot, "C = Σ_r A_r · B_r", "f3")
 
 
 async def test_quitting_with_unsaved_text_names_the_draft(open_app, until, type_kernel) -> None:
@@ -227,12 +224,11 @@ async def run(app, pilot, save_kernel, until, source: str = "pass") -> None:
     await until(pilot, lambda: app.screen.session.state.result is not None)
 
 
-async def test_faster_kernel_is_judged_at_other_sizes(open_app, save_kernel, until, screen_text) -> None:
+async def test_faster_kernel_is_judged_at_other_sizes(open_app, save_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         assert "Other sizes" not in screen_text(app)
-        await pilot.press(KEY)
-        await until(pilot, lambda: any("No PASS yet" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "No PASS yet", KEY)
         await run(app, pilot, save_kernel, until)
         own = screen.session.state.run_id
         await pilot.press(KEY)

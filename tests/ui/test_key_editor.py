@@ -18,33 +18,30 @@ from screens.keymap import as_sent, keymap_fault, keys_of, refusal, rivals
 pytestmark = pytest.mark.slow
 
 
-async def in_the_editor(app, pilot, until) -> KeyEditor:
-    await pilot.press("f9")
-    await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
+async def in_the_editor(app, pilot, until, go_to) -> KeyEditor:
+    await go_to(pilot, SettingsScreen, "f9")
     app.screen.query_one("#set-keymap").press()
     await until(pilot, lambda: bool(app.screen.query("#actions")) and app.screen.focused is not None)
     assert isinstance(app.screen, KeyEditor)
     return app.screen
 
 
-async def give(app, pilot, until, action: str, key: str) -> None:
+async def give(app, pilot, until, go_to, action: str, key: str) -> None:
     actions = app.screen.query_one("#actions", OptionList)
     await until(pilot, lambda: any(option.id == action for option in actions.options))
     actions.highlighted = actions.get_option_index(action)
-    await pilot.press("enter")
-    await until(pilot, lambda: isinstance(app.screen, NextKey))
-    await pilot.press(key)
-    await until(pilot, lambda: isinstance(app.screen, KeyEditor))
+    await go_to(pilot, NextKey, "enter")
+    await go_to(pilot, KeyEditor, key)
 
 
 async def test_a_key_is_refused_taken_and_saved(open_app, until, go_to, screen_text, paths) -> None:
     async with open_app(size=(120, 60)) as (app, pilot):
-        editor = await in_the_editor(app, pilot, until)
-        await give(app, pilot, until, "history", "f1")  # does something elsewhere
+        editor = await in_the_editor(app, pilot, until, go_to)
+        await give(app, pilot, until, go_to, "history", "f1")  # does something elsewhere
         assert editor._keymap == {"history": "f1"}
-        await give(app, pilot, until, "history", "escape")  # changes nothing
+        await give(app, pilot, until, go_to, "history", "escape")  # changes nothing
         assert editor._keymap == {"history": "f1"}
-        await give(app, pilot, until, "history", "f5")
+        await give(app, pilot, until, go_to, "history", "f5")
         await until(pilot, lambda: "F5 is the key of both “run” and “history”" in screen_text(app))
         await until(pilot, lambda: "Also the key of “run”." in screen_text(app))
         await pilot.press("ctrl+s")
@@ -53,16 +50,16 @@ async def test_a_key_is_refused_taken_and_saved(open_app, until, go_to, screen_t
         await pilot.press("backspace")  # restores the usual key
         assert editor._keymap == {}
         await until(pilot, lambda: "Also the key" not in screen_text(app))
-        await give(app, pilot, until, "run", "r")
+        await give(app, pilot, until, go_to, "run", "r")
         assert editor._keymap == {}
         await until(pilot, lambda: "r is needed to type" in screen_text(app))
-        await give(app, pilot, until, "sort", "o")
+        await give(app, pilot, until, go_to, "sort", "o")
         assert editor._keymap == {"sort": "o"}
         await pilot.press("ctrl+r")
         assert editor._keymap == {}
         await until(pilot, lambda: "In the list of problems" in screen_text(app))
         await until(pilot, lambda: "Run the kernel in the editor" in screen_text(app))
-        await give(app, pilot, until, "run", "ctrl+r")
+        await give(app, pilot, until, go_to, "run", "ctrl+r")
         await until(pilot, lambda: "1 key of your own" in screen_text(app))
         await go_to(pilot, SettingsScreen, "ctrl+s")
         await until(pilot, lambda: "1 of your own" in screen_text(app))
@@ -158,17 +155,14 @@ def test_keys_are_written_as_people_know_them() -> None:
     assert action_named("fly") is None
 
 
-async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, services, paths) -> None:
+async def test_texts_name_the_keys_of_ones_own(open_app, until, go_to, screen_text, services, paths) -> None:
     keys = {"save": "ctrl+w", "filter": "f", "next_view": "f4", "setting": "f11"}
     services.settings = Settings(device="cpu", keymap=keys)
     async with open_app() as (app, pilot):
-        await pilot.press("b")
-        await until(pilot, lambda: "Press enter on a problem, then ctrl+w." in screen_text(app))
+        await go_to(pilot, "Press enter on a problem, then ctrl+w.", "b")
         await until(pilot, lambda: "F4 view · f filter" in screen_text(app))
-        await pilot.press("f4")
-        await until(pilot, lambda: "▸by category" in screen_text(app))
-        await pilot.press("escape", "f9")
-        await until(pilot, lambda: "ctrl+w saves" in screen_text(app))
+        await go_to(pilot, "▸by category", "f4")
+        await go_to(pilot, "ctrl+w saves", "escape", "f9")
         app.screen.query_one("#set-seconds").value = "3"
         await pilot.press("ctrl+w")
         await until(pilot, lambda: load_settings(paths).seconds == 3)

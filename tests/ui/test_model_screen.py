@@ -84,8 +84,7 @@ async def test_model_reads_verdict_and_kernel_is_taken_over(
         await pilot.press("up")
         await until(pilot, lambda: screen.query_one("#model-source").text.strip() == "wrong")
         assert screen.query_one("#model-source").source_language == "python"
-        await pilot.press("f3", "f3")
-        await until(pilot, lambda: "<<< system >>>" in screen_text(app))
+        await go_to(pilot, "<<< system >>>", "f3", "f3")
         assert screen.query_one("#model-source").source_language == "prose"
         await pilot.press("f3")
         await pilot.resize_terminal(60, 20)

@@ -1,6 +1,8 @@
 """The start screen: categories, filter, sorting, card."""
 
+import asyncio
 import threading
+import time
 
 import msgspec
 import pytest
@@ -9,11 +11,13 @@ from textual.app import App
 from textual.widgets import Input, OptionList
 
 import screens.terminal_app
+from arena.records.index import Store
 from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from problems.catalogue import HOME
 from problems.specification import load_problem
 from screens.app import ArenaApp
+from screens.kernel.kernel_session import KernelSession
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
 from screens.picker.problem_table import ProblemRow, columns_for
@@ -76,7 +80,7 @@ async def test_keys_wait_for_the_list_of_problems(services, until, monkeypatch) 
 
 
 @pytest.mark.slow
-async def test_house_and_best_have_columns_where_possible(open_app, until, services, screen_text) -> None:
+async def test_house_and_best_have_columns_where_possible(open_app, until, go_to, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):
         assert not {"you", "house", "best", "device"} & {key.value for key in app.picker.table.columns}
         services.store.record(stored("house", 1.5))
@@ -97,10 +101,27 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         await until(pilot, lambda: "solved 1 of 3 · faster 0" in screen_text(app) and "· best" not in screen_text(app))
         services.store.record(stored("you", 1.5))
         services.store.record(record("other", "you", 1.2, problem_id=1))
-        await pilot.press("f1", "escape")
-        await until(pilot, lambda: "solved 3 of 3 · faster 2 · best ▲ 1.50×" in screen_text(app))
+        await go_to(pilot, "solved 3 of 3 · faster 2 · best ▲ 1.50×", "f1", "escape")
         await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
         assert "you" in {key.value for key in app.picker.table.columns}
+
+
+@pytest.mark.parametrize("name", ["standings", "history"])
+async def test_earlier_reading_of_results_ends_before_later_one(services, monkeypatch, name) -> None:
+    await services.read()
+    session = KernelSession(services, services.catalogue.find("13"))
+    again = services.refresh_standings if name == "standings" else session.read_records
+    read, reads = getattr(Store, name), threading.Lock()
+
+    def alone(*asked: object) -> object:
+        assert reads.acquire(blocking=False)
+        time.sleep(0.05)
+        reads.release()
+        return read(*asked)
+
+    monkeypatch.setattr(Store, name, alone)
+    await asyncio.gather(again(), again())
+    await services.close()
 
 
 @pytest.mark.slow
@@ -152,7 +173,7 @@ async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until, 
         await go_to(pilot, PickerScreen, "escape", "escape")
 
 
-async def test_letters_and_digits_move_the_cursor(open_app, until, go_to, screen_text) -> None:
+async def test_letters_and_digits_move_the_cursor(open_app, until, go_to) -> None:
     async with open_app() as (app, pilot):
         table = app.picker.table
         for key, at in (("j", 2), ("k", 1), ("G", 13), ("g", 1)):

@@ -35,8 +35,7 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, scre
         assert "Problems" not in screen_text(app)
         await jump(app, pilot, until, "p")  # the next pane fills the screen, too
         await until(pilot, lambda: app.picker.table.has_focus and app.query_one("#problem-pane").region.width == 160)
-        await pilot.press("escape")
-        await until(pilot, lambda: "Parallelism" in screen_text(app))
+        await go_to(pilot, "Parallelism", "escape")
         await go_to(pilot, PaneJump, "ctrl+o")
         await pilot.resize_terminal(100, 34)  # the panes are elsewhere
         await until(pilot, lambda: app.screen is app.picker)

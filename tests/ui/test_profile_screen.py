@@ -41,20 +41,19 @@ def made(world: int = 2) -> Profiled:
 
 
 @asynccontextmanager
-async def profiled(open_app, until, size) -> AsyncIterator[tuple]:
+async def profiled(open_app, until, go_to, size) -> AsyncIterator[tuple]:
     """The app at problem 1 with a saved kernel that passes, after the profile key was pressed."""
     async with open_app(problem="1", size=size) as (app, pilot):
         kernel = app.screen
         assert isinstance(kernel, KernelScreen)
         kernel.session.path.write_text("pass")
         await until(pilot, lambda: kernel.editor.text == "pass" and kernel.session.state.result is not None)
-        await pilot.press("f18")
-        await until(pilot, lambda: isinstance(app.screen, ProfileScreen))
+        await go_to(pilot, ProfileScreen, "f18")
         yield app, pilot
 
 
 @pytest.mark.slow
-async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
+async def test_failing_rank_is_told_in_its_own_words(open_app, until, go_to, screen_text, monkeypatch) -> None:
     """tests/unit/profile/test_profile.py tests what real ranks report when a call fails."""
 
     async def failed(request: ProfileRequest, tell) -> Profiled:
@@ -63,11 +62,10 @@ async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_tex
         return Profiled(reports, figures(reports))
 
     monkeypatch.setattr(screens.profile, "profile", failed)
-    async with profiled(open_app, until, (60, 24)) as (app, pilot):
+    async with profiled(open_app, until, go_to, (60, 24)) as (app, pilot):
         await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
         assert "ValueError: no such [thing]" in app.screen._end.plain
-        await pilot.press("t")
-        await until(pilot, lambda: any("there is no profile" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "there is no profile", "t")
 
 
 @pytest.mark.slow
@@ -95,29 +93,27 @@ async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, go_to
         assert asked[0].setting.world == 2
         await until(pilot, lambda: "as saved, without what was typed since" in screen_text(app))
         assert "▸ PROFILING" in screen_text(app)
-        await pilot.press("t")
-        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "still being made", "t")
         await go_to(pilot, KernelScreen, "escape")
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert app.screen.editor.text == f"p{saved}"
 
 
 @pytest.mark.slow
-async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text, monkeypatch) -> None:
+async def test_a_profile_that_is_not_made_says_why(open_app, until, go_to, screen_text, monkeypatch) -> None:
     async def refused(request: ProfileRequest, tell) -> Profiled:
         raise MachineError("rank 1 sent no report within 90 s: [killed]", "`pkb-arena run` says more")
 
     monkeypatch.setattr(screens.profile, "profile", refused)
     async with open_app(problem="1", size=(60, 24)) as (app, pilot):
-        await pilot.press("f18")
-        await until(pilot, lambda: "! NOT PROFILED" in screen_text(app))
+        await go_to(pilot, "! NOT PROFILED", "f18")
         await until(pilot, lambda: "[killed]" in screen_text(app))
         await until(pilot, lambda: "→ `pkb-arena run` says more" in screen_text(app))
 
 
 @pytest.mark.slow
 async def test_the_judges_figures_stand_above_the_kernels_word(
-    open_app, until, go_to, screen_text, type_kernel, monkeypatch, paths
+    open_app, until, go_to, screen_text, save_kernel, monkeypatch, paths
 ) -> None:
     async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
@@ -125,12 +121,10 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
     monkeypatch.setattr(screens.profile, "profile", at_once)
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
-        type_kernel(kernel, "pass")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "pass")
         await until(pilot, lambda: kernel.session.state.result is not None)
         await until(pilot, lambda: "shift+F6 profiles it" in screen_text(app))
-        await pilot.press("f18")
-        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
+        await go_to(pilot, "rank 0  waits for rank 1", "f18")
         shown = screen_text(app)
         assert "timed by the judge ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in shown
         assert "a call takes 10,000 µs under the profiler" in shown
@@ -140,11 +134,9 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         assert profile.trace.parent == paths.profiles
         assert json.loads(profile.trace.read_text())["traceEvents"]
         await go_to(pilot, kernel, "escape")
-        type_kernel(kernel, "wait")
-        await pilot.press("ctrl+s")
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: kernel.session.state.phase == "check")
-        await pilot.press("f18")
-        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
+        await go_to(pilot, "rank 0  waits for rank 1", "f18")
         said = "No verdict on this revision in this setting yet. F5 at the kernel"
         await until(pilot, lambda: said in screen_text(app))
 
@@ -181,7 +173,7 @@ REPORT = Path(__file__).parents[1] / "unit" / "profile" / "ncu_report.csv"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 40), (100, 60), (160, 60)])
-async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, monkeypatch, paths, size) -> None:
+async def test_ncu_key_shows_its_rules_and_file(open_app, until, go_to, screen_text, monkeypatch, paths, size) -> None:
     """tests/gpu/test_profile.py tests what ncu itself finds."""
     ends = asyncio.Event()
 
@@ -195,7 +187,7 @@ async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, mo
         )
 
     monkeypatch.setattr(screens.profile, "profile", on_gpus)
-    async with profiled(open_app, until, size) as (app, pilot):
+    async with profiled(open_app, until, go_to, size) as (app, pilot):
         profile = app.screen
         shown = profile.query_one("#profile-page")
         await until(pilot, lambda: "n profiles the kernels of rank 0 with Nsight Compute" in shown.content.plain)

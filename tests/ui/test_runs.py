@@ -45,11 +45,12 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: all(said in screen_text(app) for said in ("▲ 1.50×", "solved 1 of 3 · faster 1")))
 
 
-async def test_longer_measuring_judges_revision_again(open_app, type_kernel, save_kernel, until, screen_text) -> None:
+async def test_longer_measuring_judges_revision_again(
+    open_app, type_kernel, save_kernel, until, go_to, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        await pilot.press("ctrl+l")
-        await until(pilot, lambda: any("No PASS yet" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "No PASS yet", "ctrl+l")
         await save_kernel(pilot, "budget")
         await until(pilot, lambda: result_of(screen))
         await until(pilot, lambda: "to reduce noise: measure longer (ctrl+l)" in screen_text(app))
@@ -74,22 +75,19 @@ async def test_verdict_is_shown_while_measuring_goes_on(open_app, save_kernel, u
         await until(pilot, lambda: screen.session.state.measuring_on)
         await until(pilot, lambda: "your best ▲ 1.50×" in screen_text(app))
         assert screen.session.state.told.told in screen.query_one("#timing").render().plain
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: any("Already running" in str(note.message) for note in app._notifications))
+        await go_to(pilot, "Already running", "ctrl+s")
         first, session = screen.session.state.run_id, screen.session
         session.choice, before = Choice(world=4), session.choice
         assert not session.judges(screen.buffer.kernel)  # it does in the other setting
         session.choice = before
         assert session.judges(screen.buffer.kernel)
         await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
-        assert [entry.run_id for entry in app.screen.entries] == [first]
+        await until(pilot, lambda: [entry.run_id for entry in app.screen.entries] == [first])  # once it is stored
         await go_to(pilot, screen, "escape")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: screen.session.state.run_id != first and screen.session.state.measuring_on)
         assert screen.session.most_s == 10.0
-        await pilot.press("escape")
-        await until(pilot, lambda: "esc again: problems" in screen_text(app))
+        await go_to(pilot, "esc again: problems", "escape")
         assert screen.session.state.measuring_on
         await pilot.press("ctrl+b")
         await until(pilot, lambda: not session.busy)
@@ -180,7 +178,7 @@ async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services,
         path.write_text("pass\n# coffee\n")
         await until(pilot, lambda: isinstance(app.screen, Question))
         await go_to(pilot, screen, "tab", "enter")
-        assert screen.editor.text == "pass\n# coffee\n"
+        await until(pilot, lambda: screen.editor.text == "pass\n# coffee\n")
         path.write_text("pass\n# tea\n")
         await until(pilot, lambda: result_of(screen))
         await pilot.press("x", "ctrl+s")
@@ -242,9 +240,9 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
 
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
-        for text in ("wrong", "wait"):
-            await save_kernel(pilot, text)
-            await until(pilot, lambda: result_of(screen) or text == "wait")  # noqa: B023
+        await save_kernel(pilot, "wrong")
+        await until(pilot, lambda: [record.verdict for record in screen.session.records] == ["WRONG_RESULT"])
+        await save_kernel(pilot, "wait")
         await until(pilot, lambda: screen.session.state.phase == "check" and not result_of(screen))
         await pilot.press("f6")
         await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
@@ -257,6 +255,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         await pilot.press("t")
         assert said("✗ WRONG. A run is in progress. t again")
         assert screen.session.busy
+        await history.follow()  # as when a run has ended between both presses
         await pilot.press("t")
         await until(pilot, lambda: app.screen is screen and screen.session._request.versus is not None)
         await pilot.press("x")
@@ -275,8 +274,7 @@ async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, unti
         await history.session.run(Kernel("pass"))  # it ends while the history is open
         await until(pilot, lambda: app.screen is history and "✓ PASS" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: getattr(app.screen, "editor", None))
-        assert app.screen.editor.text == "typed, and never run"
+        await until(pilot, lambda: app.screen.editor.text == "typed, and never run")
         replaced, kept = content_hash("# from a template"), app.services.workspace.kept_of
         await until(pilot, lambda: replaced in kept(app.screen.session.path))  # undo ends with the app
 
@@ -305,7 +303,7 @@ async def test_run_of_other_kernel_is_not_shown_here(
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")
-        await until(pilot, lambda: app.screen.session.state.running)
+        await until(pilot, lambda: app.screen.session.state.phase == "check")
         await go_to(pilot, app.picker, "f10")
         app.open_problem(app.services.catalogue.find("1"))
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
@@ -326,7 +324,7 @@ async def test_left_run_is_shown_when_kernel_is_reopened(
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         await save_kernel(pilot, "wait")
-        await until(pilot, lambda: app.screen.session.state.running)
+        await until(pilot, lambda: app.screen.session.state.phase == "check")
         run_id, verdict = engine.running, replace(events("pass")[-1], run_id=engine.running)
         await go_to(pilot, app.picker, "f10")
         if ends == "before":

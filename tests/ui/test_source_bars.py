@@ -52,11 +52,10 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, 
         await until(pilot, lambda: editor.text == TEXT.replace("two", "2", 1))
 
 
-async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
+async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "# " + " ".join(f"word{n}" for n in range(40)))
-        await pilot.press("ctrl+home")
-        await until(pilot, lambda: "word0" in screen_text(app))
+        await go_to(pilot, "word0", "ctrl+home")
         assert "word39" not in screen_text(app)
         await pilot.press("f16")  # shift+F4
         await until(pilot, lambda: "word39" in screen_text(app))
@@ -65,7 +64,7 @@ async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, un
         assert app.clipboard == str(app.screen.session.path)
 
 
-async def test_find_in_the_log(open_app, until, screen_text) -> None:
+async def test_find_in_the_log(open_app, until, go_to, screen_text) -> None:
     async with open_app(problem="13", size=(160, 50)) as (app, pilot):
         screen = app.screen
         log = screen.query_one(LogPane)

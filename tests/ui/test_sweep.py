@@ -9,6 +9,7 @@ from stored_runs import cell_result, header
 from textual.widgets import DataTable, Input
 from waiting import PATIENCE_S
 
+import screens.sweep
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
@@ -41,12 +42,12 @@ def journal(paths: Paths) -> SweepJournal:
 
 
 async def test_cells_fill_while_somebody_writes(
-    open_app, until, screen_text, journal: SweepJournal, paths: Paths
+    open_app, until, go_to, screen_text, journal: SweepJournal, paths: Paths
 ) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "model:opus" in screen_text(app))
-        paths.runs.mkdir(parents=True)
+        paths.runs.mkdir(parents=True, exist_ok=True)
         begun = header("r1", "", "house", setting=SETTING)
         run = Journal(paths.runs / "r1.jsonl", begun, lambda error: pytest.fail(str(error)))
         await until(pilot, lambda: screen_text(app).count("▸ running") == 1)  # this process writes both journals
@@ -63,8 +64,7 @@ async def test_cells_fill_while_somebody_writes(
 
         await pilot.press("slash", *"unsolved")
         await until(pilot, lambda: "All-gather" not in screen_text(app))
-        await pilot.press(*"x")
-        await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
+        await go_to(pilot, "No problem matches this filter. esc clears it.", *"x")
         assert "allreduce" not in screen_text(app)
         await pilot.press("enter", "up", "enter", "escape")  # a table without rows puts its cursor above the first
         await until(pilot, lambda: "All-gather" in screen_text(app))
@@ -119,10 +119,14 @@ async def test_cell_is_replayed_from_journal_of_its_run(
         await go_to(pilot, SweepScreen, "escape")
 
 
-async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_text, request) -> None:
+async def test_the_first_sweep_is_shown_when_it_begins(
+    open_app, until, go_to, screen_text, request, monkeypatch
+) -> None:
+    found = screens.sweep.journals
+    monkeypatch.setattr(screens.sweep, "FOLLOW_S", 0.02)  # shorter than a look into the folder takes
+    monkeypatch.setattr(screens.sweep, "journals", lambda folder: (time.sleep(0.1), found(folder))[1])
     async with open_app() as (app, pilot):
-        await pilot.press("c")
-        await until(pilot, lambda: "No sweep yet" in screen_text(app))
+        await go_to(pilot, "No sweep yet", "c")
         await pilot.press("enter", "n", "slash", "escape")  # no key does harm before
         begun: SweepJournal = request.getfixturevalue("journal")
         begun.append(result("house", "allreduce", 1, "PASS"))
@@ -130,12 +134,11 @@ async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_t
         begun.close()
 
 
-async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_text, monkeypatch) -> None:
+async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, go_to, screen_text, monkeypatch) -> None:
     read = threading.Event()
     monkeypatch.setattr(machine, "queue", lambda: [] if read.wait(PATIENCE_S) else None)
     async with open_app() as (app, pilot):
-        await pilot.press("f11")
-        await until(pilot, lambda: "reading…" in screen_text(app))
+        await go_to(pilot, "reading…", "f11")
         dialog = app.screen
         await pilot.press("ctrl+end", "x", "r", "ctrl+r", "enter")
         read.set()
@@ -144,7 +147,7 @@ async def test_keys_of_sweeps_do_nothing_without_rows(open_app, until, screen_te
 
 
 async def test_this_machine_lists_sweeps_and_opens_one(
-    open_app, until, screen_text, journal: SweepJournal, monkeypatch
+    open_app, until, go_to, screen_text, journal: SweepJournal, monkeypatch
 ) -> None:
     runs: list[machine.Work] = []
     monkeypatch.setattr(machine, "runs_under_way", lambda held: runs)  # others may time on this machine
@@ -161,8 +164,7 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         await until(pilot, lambda: "This is a sweep that is running." in str([*app._notifications]))
         journal.close()
         await until(pilot, lambda: "stopped" in screen_text(app))
-        await pilot.press("n")
-        await until(pilot, lambda: "1-8,category:expert" in screen_text(app))
+        await go_to(pilot, "1-8,category:expert", "n")
         await pilot.press(*"--attempts 2")
         assert app.screen.query_one(Input).value == "--players house --problems category:collective --attempts 2"
         await pilot.press("ctrl+u", *"--players nobody", "enter")
@@ -172,8 +174,7 @@ async def test_this_machine_lists_sweeps_and_opens_one(
         monkeypatch.setattr(
             machine, "start_sweep", lambda *given: begun.append(given) or (resumed.wait(PATIENCE_S) and "spring")
         )
-        await pilot.press("escape", "up", "n", "enter", "enter")
-        await until(pilot, lambda: "in progress since " in screen_text(app))
+        await go_to(pilot, "in progress since ", "escape", "up", "n", "enter", "enter")
         resumed.set()
         await until(pilot, lambda: not app.screen.query(Input) and app.screen.query_one(DataTable).cursor_row == 1)
         resumed.clear()

@@ -2,12 +2,12 @@
 
 import random
 
-import msgspec
 import pytest
 from textual.events import Key
 from textual.widgets.text_area import Selection
 from waiting import comes_true
 
+from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE
 from screens.app_protocol import DuelPlan
 from screens.duel.live import YOU, LiveDuelScreen
@@ -131,16 +131,14 @@ async def test_undo_after_any_vim_keys_restores_text(editing, seed) -> None:
         assert editor.text == after
 
 
-async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text) -> None:
+async def test_esc_ends_vim_mode_before_it_cancels(open_app, services, until, go_to, screen_text) -> None:
+    services.settings = Settings(device="cpu", vim=True)
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
-        app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
         screen = app.screen
         await until(pilot, lambda: screen.editor.text and "NORMAL" in screen_text(app))
         text = screen.editor.text
-        await pilot.press(*"i#")
-        await until(pilot, lambda: "INSERT" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "NORMAL" in screen_text(app))
+        await go_to(pilot, "INSERT", *"i#")
+        await go_to(pilot, "NORMAL", "escape")
         assert not screen.was_pressed("cancel")
         await pilot.press(*":w", "enter")
         await until(pilot, lambda: screen.session.path.read_text() == f"#{text}")
@@ -152,14 +150,13 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, until, screen_text)
         await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
 
 
-async def test_duel_shows_vim_mode_and_submits(open_app, until, go_to, screen_text) -> None:
+async def test_duel_shows_vim_mode_and_submits(open_app, services, until, go_to, screen_text) -> None:
+    services.settings = Settings(device="cpu", vim=True)
     async with open_app() as (app, pilot):
-        app.services.settings = msgspec.structs.replace(app.services.settings, vim=True)
         app.play_duel(app.services.catalogue.find("13"), DuelPlan(YOU, BASELINE, 10.0))
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "NORMAL" in screen_text(app))
         screen = app.screen
-        await pilot.press(*"ggdGipass")
-        await until(pilot, lambda: "INSERT" in screen_text(app))
+        await go_to(pilot, "INSERT", *"ggdGipass")
         await pilot.press("escape", *":w", "enter")
         await until(pilot, lambda: screen.state.left.last is not None)
         assert screen.state.left.last.kernel.source == "pass"

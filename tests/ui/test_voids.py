@@ -28,7 +28,7 @@ async def give_note(app, pilot, until, note: str) -> None:
     app.screen.query_one("#note", Input).value = note
 
 
-async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, until, screen_text) -> None:
+async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, until, go_to, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         services = app.screen.session.services
         await save_kernel(pilot, "pass")
@@ -37,8 +37,7 @@ async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, 
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "▲ 1.50×" in screen_text(app))
         await pilot.press("x")
         await give_note(app, pilot, until, "reads [the] expected output")
-        await pilot.press("enter")
-        await until(pilot, lambda: ": reads [the] expected output" in screen_text(app))
+        await go_to(pilot, ": reads [the] expected output", "enter")
         await until(pilot, lambda: services.standings[13].best is None and not services.standings[13].solved)
         struck = [
             segment for line in app.screen._compositor.render_strips() for segment in line if "1.50×" in segment.text
@@ -52,7 +51,7 @@ async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, 
         await until(pilot, lambda: "expected output" not in screen_text(app))
 
 
-async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_text, services) -> None:
+async def test_the_board_voids_a_kernel_of_any_player(open_app, until, go_to, screen_text, services) -> None:
     async with open_app() as (app, pilot):
         services.store.record(stored("you", 1.5))
         services.store.record(stored("model:opus", 9.5))
@@ -65,8 +64,7 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         await pilot.press(*["down"] * at, "x")
         await give_note(app, pilot, until, "copied")
         app.screen.query_one("#what", Select).value = KERNEL
-        await pilot.press("enter")
-        await until(pilot, lambda: ": copied" in screen_text(app))
+        await go_to(pilot, ": copied", "enter")
         assert list(read_voids(services.paths.voids).kernels) == ["0" * 64]  # both results have this kernel
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" not in screen_text(app))

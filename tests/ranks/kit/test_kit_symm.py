@@ -71,10 +71,12 @@ def views(rank: int, world: int) -> None:
     empty = symm.stage(torch.zeros(3, 0))
     symm.barrier()
     assert [peer.shape for peer in symm.peers(empty)] == [empty.shape] * world
+    kept = symm.peers(square)
     for view in (square, square.T, square, square[:2], square.view(torch.int32)):  # of one address
         found = [(peer.shape, peer.stride(), peer.dtype) for peer in symm.peers(view)]
         assert found == [(view.shape, view.stride(), view.dtype)] * world
         symm.peers(view).clear()  # the caller's own list
+    assert [*map(id, symm.peers(square))] == [*map(id, kept)]
 
 
 def outputs_in_a_ring(rank: int, world: int) -> None:
@@ -133,8 +135,14 @@ def buffers_of_a_smaller_team(rank: int, world: int) -> None:
         with pytest.raises(errors.SymmetricMemoryError, match="smaller team"):
             symm.peers(mine)
     symm.barrier()
-    with pytest.raises(errors.SymmetricMemoryError, match="only members"):
-        symm.sub([r for r in range(world) if r != rank])
+    others = [r for r in range(world) if r != rank]
+    for ranks, words in (
+        (others, "only members"),
+        ([rank, rank], "no set of ranks"),
+        ([rank, world], "no set of ranks"),
+    ):
+        with pytest.raises(errors.SymmetricMemoryError, match=words):
+            symm.sub(ranks)
     with pytest.raises(errors.SymmetricMemoryError, match=r"not symmetric memory.*`stage`"):
         symm.peers(torch.zeros(3))
 
@@ -267,11 +275,6 @@ def test_nothing_is_left_in_dev_shm(worlds):
     before = sorted(os.listdir("/dev/shm"))
     for listed in worlds.run(leftovers, 2):
         assert not [name for name in listed if name not in before and "symm" in name]
-
-
-def test_symm_needs_a_process_group():
-    with pytest.raises(errors.SymmetricMemoryError, match="needs torch"):
-        symm.barrier()
 
 
 def test_a_heap_on_gpus_is_reserved_in_time(monkeypatch):

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -239,12 +240,28 @@ def test_who_counts_memory_depends_on_the_group(
         assert small.close() is gone
 
 
-def test_memory_that_cannot_be_limited_makes_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "_write", lambda path, text: path.name != "memory.max")
-    assert cgroup._make(tmp_path, None).path.is_dir()
-    with pytest.raises(cgroup.NoGroup, match="its memory cannot be limited"):
-        cgroup._make(tmp_path, 1)
-    assert len(list(tmp_path.iterdir())) == 1
+LIMITED = ["memory.max 7", "memory.swap.max 0"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "refused", "found"),
+    [
+        *((None, "memory.max", ["memory.oom.group 1"]), (7, "memory.oom.group", [*LIMITED, "memory.oom.group 1"])),
+        *((7, name, [*LIMITED, "removed"]) for name in ("memory.max", "memory.swap.max")),
+    ],
+)
+def test_memory_that_cannot_be_limited_makes_no_group(tmp_path, monkeypatch, limit, refused, found) -> None:
+    def write(path: Path, text: str) -> bool:
+        done.append(f"{path.name} {text}")
+        (path.parent / "memory.swap.max").touch()
+        return path.name != refused
+
+    done: list[str] = []
+    monkeypatch.setattr(cgroup, "_write", write)
+    monkeypatch.setattr(Group, "remove", lambda group: done.append("removed"))
+    with pytest.raises(cgroup.NoGroup, match="cannot be limited") if "removed" in found else nullcontext():
+        assert cgroup._make(tmp_path, limit).path.is_dir()
+    assert done == found
 
 
 def test_own_group_is_found_below_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

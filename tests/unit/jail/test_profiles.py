@@ -78,8 +78,11 @@ def test_jail_has_what_its_profile_says(profile, uid, scopes, given, words, tmp_
     monkeypatch.setattr(seccomp, "is_available", lambda: scopes)
     monkeypatch.setattr(seccomp, "memory_file", lambda text: files.append(text.decode()) or next(numbers))
     monkeypatch.setattr(profiles.shutil, "which", lambda name: name)
+    for name in ("NCCL_DEBUG", "CUDA_HOME", "SECRET_KEY"):
+        monkeypatch.setenv(name, "outside")
     given = {"readable": (Path("/opt/data/x"), Path("/srv/p/y"))} | given
     wrapped = profile.wrap(["kernel", "world"], tmp_path, {"MARK": "1"}, **given)
+    assert {name for name, value in wrapped.env.items() if value == "outside"} == {"NCCL_DEBUG", "CUDA_HOME"}
     if profile is NONE:
         assert (wrapped.argv, wrapped.fds, wrapped.env["HOME"]) == (["kernel", "world"], (), str(tmp_path))
         return

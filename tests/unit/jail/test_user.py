@@ -1,6 +1,5 @@
 """The user inside the jail has a name and cache folders: libraries need both when they are imported or compile."""
 
-import itertools
 import json
 import os
 import subprocess
@@ -16,7 +15,6 @@ from sandbox.jail import profiles
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import FULL, NESTED, ROOT, Profile, python_path
 from sandbox.jail.seccomp import NoFilter, build_filter, memory_file
-from sandbox.machine import processes
 
 ASKS = """
 import getpass, grp, importlib, importlib.util, json, os, pwd
@@ -73,17 +71,3 @@ def test_jailed_user_has_name_and_imports_libraries(profile, tmp_path):
     assert found["home"] == str(profiles.INSIDE)
     assert found["others"] == 0
     assert all(cache.startswith(found["expected"]) for cache in found["caches"])
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a world that root starts has a uid of its own")
-def test_a_world_takes_a_uid_without_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiles, "_uids", itertools.count(profiles.UIDS + 7))
-    with subprocess.Popen(["sleep", "60"], user=profiles.FIRST_UID + 7) as sleeper:
-        try:
-            taken = processes.user_ids()  # of worlds of other tests, too
-            world = ROOT.wrap(["true"], tmp_path, {})
-        finally:
-            sleeper.kill()
-    world.close()
-    uid = next(uid for uid in itertools.count(profiles.FIRST_UID + 8) if uid not in taken)
-    assert f"--reuid={uid}" in world.argv

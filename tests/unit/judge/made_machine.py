@@ -83,6 +83,7 @@ class MadeGpu(MadeCpu):
         self.complaint = ""
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Any) -> str:
+        assert len(gpus) == len(killed)
         return self.complaint
 
 

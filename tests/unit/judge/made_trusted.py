@@ -42,6 +42,7 @@ class TrustedRanks(MadeRanks):
                     *sizes, made.seconds, made.sealed, made.varies, made.references, order.arena_bytes[0]
                 )
             case messages.Draw():
+                self.seeds = order.seeds
                 tables = [messages.SlotTable(index, made.tensors(rank, index)) for index in range(len(order.seeds))]
                 return messages.Drawn(tables, [*made.touched(rank, order), *self.taken] if order.timed else [])
             case messages.TakeOutputs():
@@ -55,6 +56,10 @@ class TrustedRanks(MadeRanks):
             case messages.LookAhead():
                 return made.written(rank, order)
             case messages.DrawAgain():
+                assert 1 << 32 < order.seed < 1 << 64  # a secret one
+                assert (
+                    order.alone is not None or order.seed % messages.TRIALS == self.seeds[order.slot] % messages.TRIALS
+                )
                 return made.fits(rank, order)
             case messages.CheckPoison():
                 return made.touched(rank, order)

@@ -100,6 +100,7 @@ class MadeRanks:
 
     def send(self, orders: Sequence[Order[Any]], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """An Arm with a batch is noted as two orders."""
+        assert len(orders) == len(fds or orders) == self.spec.ranks
         first = orders[0]
         noted = [first, first.batch] if isinstance(first, Arm) and first.batch else [first]
         self.orders += noted
@@ -293,7 +294,8 @@ class MadeProcesses:
 
     def __init__(self, ranks: MadeRanks, number: int) -> None:
         self.ranks = ranks
-        self.rank_pids = [1000 * number + rank for rank in range(ranks.spec.ranks)]
+        self.number = number
+        self.rank_pids: list[int] = []
         self.pins: list[tuple[int, list[int]]] = []
         """(rank, cores) of every pinning, in order."""
         self.held: list[int] = []
@@ -307,7 +309,8 @@ class MadeProcesses:
         self.closed = False
 
     def find_ranks(self) -> None:
-        """Does nothing: the process ids are known from the start."""
+        assert not self.rank_pids  # a kernel may have started others since
+        self.rank_pids = [1000 * self.number + rank for rank in range(self.ranks.spec.ranks)]
 
     @property
     def paused(self) -> bool:
@@ -323,7 +326,7 @@ class MadeProcesses:
             self.ranks.resume()
 
     def pause_rank(self, rank: int) -> None:
-        self.held.append(rank)
+        self.held.append(self.rank_pids[rank] % 1000)
 
     def resume_rank(self, rank: int) -> None:
         self.held.remove(rank)
@@ -345,7 +348,7 @@ class MadeProcesses:
         return lambda: self.ranks.kernel.late_cpu_s
 
     def pin(self, rank: int, cores: Sequence[int]) -> None:
-        self.pins.append((rank, list(cores)))
+        self.pins.append((self.rank_pids[rank] % 1000, list(cores)))
 
     @property
     def ran_s(self) -> float:

@@ -96,13 +96,6 @@ def test_spares_open_problem_when_no_second_is_needed() -> None:
     assert [world.has_open(machine.setting()) for world in pool.contenders.spares] == [True]
 
 
-def test_without_spare_world_is_started_and_opened() -> None:
-    machine = MadeMachine()
-    pool = machine.pool()
-    assert pool.contenders.take(machine.setting()).has_open(machine.setting())
-    assert pool.contenders.spares == []
-
-
 @pytest.mark.parametrize("change", [{"world": 3}, {"device": "made-gpu"}])
 def test_spares_that_do_not_fit_setting_are_ended(change: dict[str, object]) -> None:
     machine = MadeMachine()
@@ -224,11 +217,16 @@ def test_unjailed_programs_have_users_cache_and_own_input(tmp_path: Path) -> Non
     machine.pool().contenders.prepare_spare(machine.setting())
     bound = cast(Any, SimpleNamespace(starts=lambda argv: argv))
     said.write_text("given\n")
-    with wrapped_for(machine.started["spare"][0].spec, ["/bin/sh", "-c", "cat; pwd"], tmp_path) as wrapped:
-        assert wrapped.env["PKB_KERNEL_CACHE"] == str(kernel_cache.prepared())
-        with said.open() as given:
-            process = started(bound, wrapped, tmp_path, given.fileno(), subprocess.PIPE, subprocess.PIPE)
-        assert process.communicate()[0].decode() == f"given\n{tmp_path}\n"
+    script = "cat; pwd; echo $PKB_KERNEL_CACHE $HOME; cut -d' ' -f6 /proc/$$/stat; echo no >&2; echo . > /proc/$$/fd/$0"
+    with said.open("r+") as given:
+        argv = ["/bin/sh", "-c", script, str(given.fileno())]
+        with wrapped_for(machine.started["spare"][0].spec, argv, tmp_path) as wrapped:
+            wrapped.env["HOME"] = "nobody's"
+            fds = given.fileno(), subprocess.PIPE, subprocess.PIPE, [given.fileno()]
+            process = started(bound, wrapped, tmp_path, *fds)
+        found = f"given\n{tmp_path}\n{kernel_cache.prepared()} nobody's\n{process.pid}\n"  # it leads a session
+        assert process.communicate() == (found.encode(), b"no\n")
+    assert said.read_text() == ".\n"
 
 
 @pytest.mark.parametrize(("jail", "kept"), [("none", []), ("full", [(7, "digest")])])

@@ -251,6 +251,7 @@ def test_baseline_must_still_compute_after_device_kill(gpu: MadeGpu) -> None:
     for complaint in ("", "GPU 0 asks for a reset"):
         machine, pool = with_contender("made-gpu")
         gpu.complaint = complaint
+        assert not pool.oracle.current_gpu_fault()
         pool.end_run()
         assert pool.oracle.world is not None
         assert (machine.ranks(pool.oracle.world).orders[-1].kind is Kind.WAKE) is not bool(complaint)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from sandbox.kit import tables
 from sandbox.kit.compilers.arguments import SCALARS, Function, Parameter, converter, ctypes_of, exported
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError
 from sandbox.kit.layout import Px, PxNumbers
@@ -94,6 +95,8 @@ def test_numbers_and_px_are_passed_by_value() -> None:
     assert converted("Px px", px) is converted("const Px& px", px) is px
     assert list(converted("PxNumbers n", [3, True]).at[:3]) == [3, 1, 0]
     assert len(PxNumbers().at) == len(converted("PxNumbers n", [7] * 64).at)
+    few, many = tables.numbers(range(65), torch.device("cpu"))
+    assert (tables.numbers([7] * 64, torch.device("cpu")), few, many.tolist()) == (([7] * 64, 0), [], [*range(65)])
     for parameter, value, words in (
         ("Px px", 5, "takes symm.px .* got int"),
         ("PxNumbers n", [0] * 65, "takes a list of up to 64 ints"),
@@ -115,6 +118,11 @@ def test_types_that_python_cannot_pass_are_named(parameter: str) -> None:
 def test_nameless_parameters_are_numbered() -> None:
     text = 'extern "C" int f(unsigned int, long long n, const float* __restrict__, int m[2 * N]) {'
     assert str(exported(text)["f"]) == "f(unsigned int argument1, long long n, const float* argument3, int* m)"
+    kinds = "__global__ ", "", "__global__ "
+    several = exported(
+        "".join(f'extern "C" {kind}void {name}() {{}}\n' for kind, name in zip(kinds, "abc", strict=True))
+    )
+    assert [(each.name, each.kernel) for each in several.values()] == [("a", True), ("b", False), ("c", True)]
 
 
 def test_a_timeout_names_missing_ranks() -> None:

@@ -30,13 +30,6 @@ def summed():
     return baseline, oracle.to(torch.bfloat16), oracle
 
 
-def test_rounding_once_is_accepted_and_more_accurate(summed):
-    baseline, once, oracle = summed
-    figures, verdict = judged(once, baseline, oracle)
-    assert verdict is Verdict.PASS
-    assert figures.rms < figures.baseline_rms
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64])
 @pytest.mark.parametrize("wrong", [{}, {5: 9.0}, {3: float("nan"), 200: 9.0}])
 def test_large_outputs_are_compared_in_parts(dtype, wrong, monkeypatch):
@@ -133,14 +126,6 @@ def test_the_imaginary_part_counts():
     assert paper_rule(junk, baseline), "upstream's rule drops the imaginary part"
     near, far = torch.tensor([100.0]), torch.tensor([101.012])
     assert [paper_rule(near, far), paper_rule(far, near)] == [True, False], "its tolerance is relative to the baseline"
-
-
-def test_zeros_fail_for_values_below_absolute_tolerance():
-    oracle = 1e-4 * torch.rand(256, dtype=torch.float64)
-    baseline = oracle.to(torch.bfloat16)
-    zeros = torch.zeros_like(baseline)
-    assert judged(zeros, baseline, oracle)[1] is Verdict.WRONG_RESULT
-    assert paper_rule(zeros, baseline)
 
 
 def test_opposed_errors_are_not_near_the_baseline():

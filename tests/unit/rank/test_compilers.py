@@ -131,6 +131,10 @@ def test_build_that_another_rank_never_ends_is_refused(tmp_path: Path, monkeypat
         build.once("y.so", Path.touch)
     os.utime(tmp_path / "y.so.error", ns=(0, 0))
     assert build.once("y.so", Path.touch) == tmp_path / "y.so"
+    monkeypatch.setattr(
+        build, "_lock", lambda fd, name: (tmp_path / name).touch()
+    )  # another rank has built it meanwhile
+    assert build.once("z.so", fails) == tmp_path / "z.so"
 
 
 def test_artefacts_go_where_this_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,7 @@ def test_exception_whose_own_methods_fail_has_stand_in(error: Exception) -> None
     name = "Unspeakable" if isinstance(error, Unspeakable) else "Nameless"
     assert str(told) == "what it says cannot be read"
     assert describe(told, __file__).startswith(f"{name}: what it says cannot be read")
+    assert 'File "test_kernel_module.py", line' in describe(told, __file__)
     assert kernel_line(told, __file__) > 0
 
 
@@ -177,11 +178,7 @@ class CUDADriverError(RuntimeError):
 )
 def test_gpu_fault_keeps_its_kind_whoever_noticed(error: Exception, kind: Kind) -> None:
     assert failure_kind(error, loading=False) is kind
-
-
-def test_early_exceptions_are_loading_errors() -> None:
-    assert failure_kind(ZeroDivisionError(), loading=True) is Kind.LOAD_FAILED
-    assert failure_kind(CUDADriverError(719), loading=True) is Kind.DEVICE
+    assert failure_kind(error, loading=True) is (Kind.LOAD_FAILED if kind is Kind.RAISED else kind)
 
 
 def test_module_is_found_by_what_inspects_it(tmp_path: Path) -> None:
@@ -205,8 +202,14 @@ def test_module_is_found_by_what_inspects_it(tmp_path: Path) -> None:
 def test_argument_is_named_by_its_memory() -> None:
     x, parts = torch.zeros(16), [torch.zeros(4), torch.zeros(4)]
     parameters, arguments = [("n", None), ("x", None), ("parts", None)], (3, x, parts)
-    for tensor, name in ((x, "x"), (x[:1], "x"), (parts[0], "parts[0]"), (parts[1], "parts[1]"), (torch.zeros(4), "")):
-        assert kernel_module._argument(tensor, arguments, parameters) == name
+    for tensor, name in (
+        (x, "x"),
+        (x[:1], "x"),
+        (parts[0], "parts[0]"),
+        (parts[1], "parts[1]"),
+        (torch.zeros(4), "own"),
+    ):
+        assert kernel_module._argument("own", tensor, arguments, parameters) == name
     given = {"x": x, "part": parts[1], "hidden": torch.zeros(2)}
     with pytest.raises(KernelRefused, match="the argument hidden;"):
         kernel_module._refuse_alias(given["hidden"], arguments, given, parameters)

@@ -42,11 +42,11 @@ class Buffers:
 class Wrapping:
     """A solution that returns consecutive parts of one buffer, and at its end starts again at another offset."""
 
-    def __init__(self):
-        self.at, self.buffer = 0, torch.empty(100)
+    def __init__(self, size=100):
+        self.at, self.buffer = 0, torch.empty(size)
 
     def __call__(self, number):
-        self.at = self.at if self.at + 32 <= 100 else (self.at + 32) % 7
+        self.at = self.at if self.at + 32 <= len(self.buffer) else (self.at + 32) % 7
         part = self.buffer[self.at : self.at + 32].view(8, 4)
         self.at += 32
         return part.fill_(number)
@@ -92,7 +92,10 @@ def test_every_output_arrives_in_every_batch(solution, holds):
 
 @pytest.mark.parametrize(
     ("solution", "reuses"),
-    [(fresh, False), (two, False), (views_of_one, False), (Buffers(3), True), (Buffers(1), True), (Wrapping(), True)],
+    [
+        *((fresh, False), (two, False), (views_of_one, False), (Wrapping(1 << 12), False)),
+        *((Buffers(3), True), (Buffers(1), True), (Wrapping(), True)),
+    ],
 )
 def test_memory_that_comes_again_is_seen(solution, reuses):
     taken = OutputCopies(holds=True)

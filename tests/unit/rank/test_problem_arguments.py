@@ -39,14 +39,6 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
         assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
 
 
-def test_names_that_arguments_reads_are_inputs() -> None:
-    for problem in PROBLEMS:
-        found = opened(problem, problem.dtypes[0])
-        assert found is not None
-        code, _, tensors = found
-        assert set(getattr(code.inputs, "READ_BY_ARGUMENTS", ())) <= set(tensors)
-
-
 def test_integers_are_withheld_unless_they_shape_arguments() -> None:
     code, *_ = opened(next(each for each in PROBLEMS if each.slug == "gnn_neighbor_sampling"), "int64")
     assert code.is_withheld("seed_nodes")

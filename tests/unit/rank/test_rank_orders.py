@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -37,6 +38,7 @@ from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import RankWire, Received
 
 ALLREDUCE = HOME / "collective" / "allreduce"
+GATHER = HOME / "collective" / "gather"
 CLIPPING = HOME / "fsdp" / "clip_grad_norm_no_ep"
 KERNEL = """
 import torch, torch.distributed as dist
@@ -117,7 +119,7 @@ class Run:
         assert self.kernel(Go()) is Kind.DONE
 
     def load_and_check(self, kernel: str) -> None:
-        self.kernel(messages.LoadKernel("kernel.py", kernel))
+        assert self.kernel(messages.LoadKernel("kernel.py", kernel)) is Kind.LOADED
         self.check()
 
     def batch(self, first: int, count: int, **more: Any) -> None:
@@ -349,13 +351,14 @@ def memory_files() -> set[tuple[str, int]]:
 
 
 def test_kernel_ranks_keep_no_descriptor_of_arenas(on_ranks: Callable[..., list[Any]]) -> None:
-    def work(run: Run) -> set[tuple[str, int]]:
-        arenas = run.oracle(messages.MakeArenas(run.layout, False, 0))
+    def work(run: Run) -> int:
+        page, arenas = GatePage(2), run.oracle(messages.MakeArenas(run.layout, False, 0))
         before = memory_files()
         assert run.kernel(messages.MapArenas(run.layout), *arenas) is Kind.MAPPED
-        return memory_files() - before
+        assert run.oracle(messages.MapGate(), page.fd) is Kind.GATED
+        return len(memory_files() - before)
 
-    assert on_ranks(work) == [set(), set()]
+    assert on_ranks(work) == [1, 1]  # an mmap object has a descriptor of its own
 
 
 def test_outputs_of_ended_calls_that_change_are_late(on_ranks: Callable[..., list[Any]]) -> None:
@@ -419,9 +422,21 @@ def test_unsealed_arenas_are_received_and_delivered(on_ranks: Callable[..., list
     assert on_ranks(work) == [[2, 0, slots.POISON, 2, Kind.DONE, Kind.DELIVERED, PASSED]] * 2
 
 
+def test_results_may_be_inputs_where_allowed(on_ranks: Callable[..., list[Any]]) -> None:
+    def work(run: Run) -> list[Any]:
+        run.check()
+        found = run.compare(0, 1)
+        run.draw(2)
+        run.batch(0, 2)
+        return found + run.compare(0, 1)
+
+    assert on_ranks(work, (GATHER / "baseline.py").read_text(), GATHER) == [PASSED * 2] * 2
+
+
 FAILING = {
     "def solution(": ("SYNTAX", 1),
     "def solution(x):\n    x.zero_()\n    return 1 * x": ("MUTATED", 0),
+    "def solution(x):\n    return x": ("BAD_STRUCTURE", 0),
     "from operator import index as solution": ("RAISED", 0),
     OTHER.replace("compiles", "solution"): ("COMPILE_FAILED", 7),
     "class Odd(ValueError):\n    def __str__(self): 1 / 0\ndef solution(x):\n    raise Odd": ("RAISED", 4),
@@ -439,12 +454,20 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
             found.append((failed.value.kind, failed.value.line))
             copies.append(run.kernel.rank.output_copies)
         assert len(set(map(id, copies))) == len(copies)  # what a kernel has shown is not the next one's
+        run.load_and_check("aliases = []\ndef solution(x):\n    return x if aliases else 2 * x")
+        run.module.aliases.append(run.draw(1))
+        with pytest.raises(WorldFailed, match=r"BAD_STRUCTURE.*shares memory with an argument"):
+            run.batch(0, 1)
         with pytest.raises(WorldFailed, match=r"BROKEN.*KeyError: 7"):
             run.oracle(messages.TakeOutputs(0, 1, 7))
         run.oracle.rank.arenas.in_bytes -= 64
         with pytest.raises(WorldFailed) as failed:
             run.draw(1)
         found.append((failed.value.kind, failed.value.text.partition(";")[0]))
+        for text, kind in (("can't allocate memory", "REFUSED"), ("no such thing", "BROKEN")):
+            run.oracle.rank.code.draw = Mock(side_effect=RuntimeError(text))
+            with pytest.raises(WorldFailed, match=f"{kind}.*{text}"):
+                run.oracle(messages.MeasureBaseline([1], [1 << 20], 1))
         assert run.oracle(messages.Sync(7)) == 7
         assert run.kernel(messages.Wake()) is Kind.AWAKE  # it has forgotten the exceptions
         module = weakref.ref(run.module)

@@ -208,8 +208,9 @@ def test_fault_needs_some_rests_and_a_tenth():
 
 @pytest.mark.parametrize(("freed", "disturbed"), [(1 << 20, 0), (1 << 30, 1)])
 def test_memory_freed_for_a_stopped_kernel_counts(freed, disturbed):
+    group = SimpleNamespace(cpu_seconds=lambda: 1.0, memory=iter([2 << 30, (2 << 30) - freed]).__next__)
     stopped_activity = StoppedActivity()
-    stopped_activity.note(Activity(1.0, memory=2 << 30), Activity(1.0, memory=(2 << 30) - freed), 0.01)
+    stopped_activity.note(ByGroup(group).activity(), ByGroup(group).activity(), 0.01)
     assert stopped_activity.disturbed == disturbed
 
 
@@ -244,8 +245,7 @@ def test_world_says_whether_an_unknown_process_ran(monkeypatch):
         world.find_ranks()
         assert not world.pause()
         assert world.ran_s > 0
-        world.resume()
-        os.kill(pid, signal.SIGUSR1)
+        world.print_stacks()  # with a handler that forks
         eventually(lambda: len(processes.tree(pid)) == 2)
         world.halt()
         assert (world.pause(), world.pause()) == (True, False)  # it is known then

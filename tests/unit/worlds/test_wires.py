@@ -156,13 +156,19 @@ def test_packets_of_prints_are_read_together() -> None:
         assert theirs.printed == ["x" * 10]
 
 
-def test_answer_that_was_given_before_end_counts() -> None:
+@pytest.mark.parametrize("peer_answers", [True, False])
+def test_answer_that_was_given_before_end_counts(peer_answers: bool) -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].sendall(frames.encode(Kind.DONE))
         theirs.serve()
         theirs.ranks[1].close()
         ends(theirs, 1, 0)
         assert wires.missing(Kind.DONE, alive) == [0]
+        if not peer_answers:
+            theirs.ranks[0].close()
+            ends(theirs, 0, signal.SIGSEGV)
+            assert failure_of(wires) == ("DIED", 0, signal.SIGSEGV)
+            return
         theirs.ranks[0].sendall(frames.encode(Kind.DONE))
         theirs.serve()
         assert wires.missing(Kind.DONE, alive) == []
