@@ -171,8 +171,7 @@ class Performance:
                 try:
                     await self._play_scene(number, scene)
                 except (ArenaError, OSError, ValueError) as error:
-                    words = error.message if isinstance(error, ArenaError) else str(error)
-                    self.stage = DemoStage("trouble", number, trouble=words)
+                    self.stage = DemoStage("trouble", number, trouble=str(error))
                     await asyncio.sleep(TROUBLE_S)
                 self.played += 1
             if not self.loop:

@@ -47,7 +47,7 @@ class FilePlayer(Player):
 
     fixed = True
     submits_first = True
-    """Whether the kernel at the start of the clock is submitted. If not, only later saves are submitted."""
+    """Whether the kernel at the start of the clock is submitted. If not, only saves after the check are submitted."""
 
     def __init__(self, name: PlayerName, path: Path) -> None:
         """
@@ -55,6 +55,7 @@ class FilePlayer(Player):
             UsageError: there is no such file or folder, or it cannot be read.
         """
         self.name = name
+        self._checked: KernelFile | None = None
         self._path = path.expanduser().absolute()
         self.kernel_path = str(self._path)
         if not self._path.exists():
@@ -67,7 +68,7 @@ class FilePlayer(Player):
         Raises:
             UsageError, KernelUnreadable: as `play`.
         """
-        read_kernel(self._file(task.problem))
+        self._checked = read_kernel(self._file(task.problem))
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
         """
@@ -76,7 +77,8 @@ class FilePlayer(Player):
             KernelUnreadable: the folder has a kernel, but it cannot be read.
         """
         path = self._file(task.problem)
-        kernel = _read(path)  # at once: what is saved from now on is submitted
+        known = self._checked if access.clocked and not self.submits_first else None
+        kernel = known if known is not None else await asyncio.to_thread(_read, path)
         if access.clocked:
             watcher = KernelWatcher(path, kernel.sha256)
             try:

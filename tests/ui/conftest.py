@@ -264,7 +264,7 @@ def go_to(screen_text: Callable[..., str]) -> Callable[..., Awaitable[None]]:
             return f"{screen_text(pilot.app)}{told}" if words else (screen, screen.focused, *type(screen).__mro__)
 
         await pilot.press(*keys)
-        await _until(pilot, lambda: goal in places())
+        await _until(pilot, lambda: goal in places() and not pilot.app._in_preparation)  # its focus may come later
 
     return gone
 

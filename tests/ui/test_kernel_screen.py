@@ -75,14 +75,16 @@ async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, g
         for words in ("SyntaxError: invalid syntax [red]", "No output was compared."):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         assert "\x1b" not in screen_text(app)
-        app.screen.query_one(LogPane).focus()
+        app.screen.go_to("log")
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
         await go_to(pilot, app.screen.editor, "enter")
         editor = app.screen.editor
         assert editor.cursor_location[0] == 6
         line = editor.document.get_line(6)
         editor.insert("# one\n# two\n", (0, 0))
         await until(pilot, lambda: [*editor.marks.words] == [8])
-        app.screen.query_one(FailureView).focus()
+        app.screen.go_to("answer")
+        await until(pilot, lambda: isinstance(app.focused, FailureView))
         await go_to(pilot, editor, "enter")
         assert editor.cursor_location[0] == 8
         assert editor.document.get_line(8) == line

@@ -28,7 +28,7 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, 
         await pilot.press("up", "up")
         assert editor.selection == ((59, 0), (59, 3))
         await go_to(pilot, editor, "escape")
-        assert "find" not in screen_text(app).splitlines()[-4]
+        await until(pilot, lambda: "find" not in screen_text(app).splitlines()[-4])
         editor.move_cursor((2, 1))
         await pilot.press("ctrl+g")
         await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -243,14 +242,15 @@ async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tm
     assert ended.winner == "left"
 
 
-async def test_save_right_after_the_start_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, access, read = tmp_path / "kernel.py", AsyncMock(clocked=True), make_player._read
+async def test_save_before_the_judge_is_ready_is_submitted(tmp_path: Path) -> None:
+    kernel, access, task = tmp_path / "kernel.py", AsyncMock(clocked=True), Task(PROBLEM, SETTING)
     kernel.write_text("wrong")
-    monkeypatch.setattr(make_player, "_read", lambda path: (time.sleep(0.2), read(path))[1])
-    playing = asyncio.create_task(user("you", kernel).play(Task(PROBLEM, SETTING), access))
-    await asyncio.sleep(0)
+    player = user("you", kernel)
+    player.check(task)
+    player.submits_first = False
     kernel.write_text("pass")
-    await comes_true(lambda: [each.args[0].source for each in access.judge.await_args_list] == ["wrong", "pass"])
+    playing = asyncio.create_task(player.play(task, access))
+    await comes_true(lambda: [each.args[0].source for each in access.judge.await_args_list] == ["pass"])
     playing.cancel()
 
 
