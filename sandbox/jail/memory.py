@@ -29,6 +29,8 @@ MOUNTS = ("tmp", "dev/shm")
 """The mounts of a world's own, in its root folder."""
 MOST_FILES_OF_MOUNT = 100_000
 """Files in each of them. An empty file takes no block, but 1 KiB of kernel memory."""
+MOST_CONNECTED = os.sysconf("SC_PHYS_PAGES") // 32
+"""Pages by which all sockets' memory may grow. From twice as many on, Linux slows every connection, the baseline's too."""
 
 
 def limit_bytes(devices: int = 0) -> int:
@@ -47,6 +49,13 @@ def free_bytes() -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
+def connected_pages() -> int:
+    """Pages that all TCP and UDP sockets of this machine hold together; 0 if Linux does not tell."""
+    with contextlib.suppress(OSError):
+        return sum(map(int, re.findall(r" mem (\d+)", Path("/proc/net/sockstat").read_text())))
+    return 0
+
+
 class Bound:
     """The memory limit of one world, from before its start until it has ended."""
 
@@ -63,6 +72,7 @@ class Bound:
         self._limit = limit
         self.group: cgroup.Group | None = None
         """The world's control group, if this machine allows one."""
+        self._connected = connected_pages()
         self._counted = False
         """Whether the group limits its memory."""
         with contextlib.suppress(cgroup.NoGroup):
@@ -80,6 +90,8 @@ class Bound:
         """The excess over the limit, in one line; empty if there is none. pids: the world's processes."""
         if self._limit is None:
             return ""
+        if connected_pages() - self._connected > MOST_CONNECTED:
+            return "out of memory for connections: they hold more than a 32nd of this machine's memory"
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
             held = held_bytes(pids, () if self._profile.name == "none" else MOUNTS, self._limit)

@@ -229,6 +229,9 @@ def test_who_counts_memory_depends_on_the_group(
     assert large.excess([]) == large.killed() == (ended.format(4) if counted else "")
     assert trusted.excess([]) == trusted.killed() == ""
     (tmp_path / "memory.events").write_text("oom_kill 0\n")
+    monkeypatch.setattr(memory, "connected_pages", lambda: 1 << 40)  # a kernel's sockets, which no group's limit bounds
+    assert ("out of memory for connections" in large.excess([]), trusted.excess([])) == (True, "")
+    monkeypatch.setattr(memory, "connected_pages", lambda: 0)
     assert large.excess([]) == small.killed() == ""
     monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: 9.0)
     usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 1 << 20, 1 << 20, 2.0))
