@@ -227,6 +227,23 @@ def test_copies_are_loaded_once_before_the_clock(monkeypatch):
             assert copied == expected
 
 
+@pytest.mark.parametrize("late", [slice(200, 204), slice(0, 256)])
+def test_result_completed_while_copied_is_found(late, monkeypatch):
+    (slot,), copies, result = ready_slots(torch.zeros(256), 1), slots.copy_all, torch.zeros(256)
+
+    def copy_all(targets, tensors):
+        result[late] = 1
+        copies(targets, tensors)
+
+    monkeypatch.setattr(slots, "copy_all", copy_all)
+    monkeypatch.setattr(slots, "_drawn", lambda: 0.1)
+    slot.put(result)
+    assert 0 in slot.targets[0][late]
+    monkeypatch.setattr(slots, "_drawn", lambda: 0.9)  # most results are not looked at
+    slot.put(result)
+    assert torch.equal(slot.targets[0], result)
+
+
 def test_no_more_results_are_held_than_were_watched(monkeypatch):
     taken = OutputCopies(holds=True)
     run(taken, fresh, MANY)
