@@ -10,14 +10,15 @@ There are three kinds:
 - held: one rank is stopped while the others run on, and the inputs of its next call are replaced. A rank that needs
   them waits for that call. A rank that exchanged them in an earlier call does not wait, and its output is wrong.
 
-The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace; on CPU
-ranks outputs of calls that should have ended are missing then. If it is too low, inputs that were used are replaced, so outputs
-are wrong. Both harm the kernel alone.
+The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace; it may not
+grow faster than calls can follow each other, and on CPU ranks outputs of calls that should have ended are missing then. If it is
+too low, inputs that were used are replaced, so outputs are wrong. Both harm the kernel alone.
 
 Under upstream's inputs an estimate or a constant may be right. So some iterations, also of timed batches, are meaningful: their
 inputs are of the problem's own distribution, drawn before the first batch of a round, so that no pause tells.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -44,8 +45,10 @@ LEAST_CALLS, DRAWS = 2, 4
 place of others."""
 STOPS = 4
 """Stops of one batch. At every other stop a kernel that works one call ahead has done so."""
-STOP_BY = 0.03, 0.5
-"""Range of the share of its length after which a batch is stopped at the latest."""
+STOP_BY = 0.002, 0.5
+"""Range of the share of its length after which a batch is stopped at the latest; each factor of two is drawn equally often."""
+LEAST_CALL_NS = 1000
+"""Least time from call to call, which the harness alone takes."""
 LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.005, 2.0
 """Work that a stopped batch launched on a GPU gets this many seconds, plus this multiple of the time of its calls."""
 SLEEP_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
@@ -250,7 +253,8 @@ class Probes:
         replaced: list[int] = []
         begun, shown = 0, False
         for number in range(STOPS):
-            self._wait(world, batch.calls, begun, seconds)
+            if not self._wait(world, batch.calls, begun, seconds):
+                raise side.exchange.failed("a call counts as begun before it can have", Verdict.PROTOCOL)
             self.turns.stop(side, world)
             begun, before = min(world.calls_begun(), batch.calls), begun
             if number == 0:
@@ -285,12 +289,17 @@ class Probes:
             text = "an output was written before the call that returns it"
             raise side.exchange.failed(text, Verdict.PROTOCOL, rank=looked.index(True))
 
-    def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
-        """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch."""
+    def _wait(self, world: World, calls: int, begun: int, seconds: float) -> bool:
+        """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch.
+
+        Returns whether so many can have begun since GO.
+        """
         wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
-        until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
-        while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
+        share = math.exp(self.chance.uniform(*map(math.log, STOP_BY)))
+        until = self.turns.timer.monotonic() + calls * seconds * share
+        while (found := world.calls_begun()) < wanted and self.turns.timer.monotonic() < until:
             self.turns.timer.sleep(self._sleep_seconds)
+        return (found - 1) * LEAST_CALL_NS <= self.turns.timer.perf_counter_ns() - world.went
 
     def _draw_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
         """Draws other inputs for calls that have not begun; returns their slots in order, none if no inputs fit."""

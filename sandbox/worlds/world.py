@@ -132,6 +132,8 @@ class World:
         self.wires = wires
         self._new_gate = new_gate
         self.state = State.STARTING
+        self.went = 0
+        """The time of the last GO to all ranks at once, in perf_counter_ns."""
         self._opened: Opened | None = None
         self.problems = 0
         """Number of problems opened so far."""
@@ -216,10 +218,10 @@ class World:
         Stopped processes continue after the clock is read, so that they never run before this time.
         """
         self._prepare_go()
-        started = self._timer.perf_counter_ns()
+        self.went = self._timer.perf_counter_ns()
         self.wires.release()
         self.processes.resume()
-        return started
+        return self.went
 
     def _prepare_go(self) -> None:
         self._move(Kind.GO)

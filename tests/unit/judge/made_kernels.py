@@ -70,6 +70,8 @@ class MadeKernel:
     """Whether the mark is ever written."""
     begun: Callable[[int, int], int] = lambda rank, calls: calls // 2
     """begun(rank, calls of the batch): the number of calls that have begun when the referee reads it."""
+    lies: bool = False
+    """Whether they count as begun at once, before they can have."""
     bears_processes: bool = False
     """Whether a process that was started in a batch still runs at its end."""
     helpers: list[int] = field(default_factory=list)

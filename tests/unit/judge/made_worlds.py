@@ -17,6 +17,7 @@ from made_kernels import Fault, MadeKernel
 from sandbox.protocol.frames import FAILURES, Kind
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order
+from sandbox.timing.probes import LEAST_CALL_NS
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.rank_wire import Received
@@ -137,7 +138,9 @@ class MadeRanks:
     def calls_begun(self) -> list[int]:
         blocked = min(self.kernel.queues + 1, self.batch.count)
         begun = (lambda rank, calls: blocked) if self._waiting_for_gate else self.kernel.begun
-        return [begun(rank, self.batch.count) for rank in range(self.spec.ranks)]
+        since = max(0.0, self.clock.monotonic() - self._begins_at)
+        most = (1 << 63) if self.kernel.lies else 1 + int(since * 1e9 / LEAST_CALL_NS)
+        return [min(begun(rank, self.batch.count), most) for rank in range(self.spec.ranks)]
 
     def has_begun(self, rank: int) -> bool:
         return self.clock.monotonic() >= self._begins_at
