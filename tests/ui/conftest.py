@@ -19,9 +19,11 @@ from textual.css.query import NoMatches
 from textual.css.styles import RulesMap
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
+from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.strip import Strip
-from textual.widgets import TextArea
+from textual.timer import Timer
+from textual.widgets import TextArea, _select
 from waiting import PATIENCE_S, comes_true
 
 import arena.machine.facts
@@ -175,6 +177,8 @@ def _keys_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(App, "_press_keys", _press_what_is_seen)
     monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_until_handled)
     monkeypatch.setattr(Pilot, "resize_terminal", _wait_until_resized)
+    monkeypatch.setattr(Notification, "has_expired", False)  # each goes with its box, after a test has seen it
+    monkeypatch.setattr(_select, "Timer", lambda widget, delay, **more: Timer(widget, 20 * delay, **more))
     for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
         monkeypatch.setattr(screens.terminal_app, limit, 60.0)
     for module in (screens.base, screens.picker.problem_table):

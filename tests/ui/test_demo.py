@@ -85,7 +85,7 @@ async def test_scenes_play_to_end_and_app_leaves(play, until, tmp_path, services
 
 
 async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_text, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(demo, "TROUBLE_S", 0.5)
+    monkeypatch.setattr(demo, "TROUBLE_S", 2.0)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
     async with play(scenes, pause=5.0) as (app, pilot):
         stage_of = app.screen.performance

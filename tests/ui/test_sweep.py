@@ -20,7 +20,6 @@ from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Writt
 from sandbox.protocol.events import AnyEvent, Finished, Setting
 from screens.dialogs import machine
 from screens.sweep import SweepScreen
-from screens.sweep.replay import CellReplay
 
 pytestmark = pytest.mark.slow
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
@@ -45,8 +44,7 @@ async def test_cells_fill_while_somebody_writes(
     open_app, until, go_to, screen_text, journal: SweepJournal, paths: Paths
 ) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "model:opus" in screen_text(app))
+        await go_to(pilot, "model:opus", "c")
         paths.runs.mkdir(parents=True, exist_ok=True)
         begun = header("r1", "", "house", setting=SETTING)
         run = Journal(paths.runs / "r1.jsonl", begun, lambda error: pytest.fail(str(error)))
@@ -109,8 +107,7 @@ async def test_cell_is_replayed_from_journal_of_its_run(
     async with open_app() as (app, pilot):
         await pilot.press("c")
         await until(pilot, lambda: "×" in screen_text(app) and "house   PASS" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, CellReplay) and "KERNEL_TEXT" in screen_text(app))
+        await go_to(pilot, "KERNEL_TEXT", "enter")
         await until(pilot, lambda: all(words in screen_text(app) for words in ("✓ PASS", "✓ check", "round")))
         app.screen.action_turn(1)  # to the only attempt
         app.screen._pace = 0.0

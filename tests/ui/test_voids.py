@@ -7,7 +7,6 @@ from textual.widgets import DataTable, Input, Select
 
 from arena.records.run_record import RunRecord
 from arena.records.voids import read_voids
-from screens.dialogs.questions import Question
 from screens.dialogs.runs import RunsDialog
 from screens.dialogs.void import KERNEL, VoidDialog
 from screens.kernel.history import HistoryScreen
@@ -44,8 +43,7 @@ async def test_run_of_history_is_voided_and_counts_again(open_app, save_kernel, 
         ]
         assert struck
         assert all(segment.style.strike for segment in struck)
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Question) and "This result is voided by" in screen_text(app))
+        await go_to(pilot, "This result is voided by", "x")
         await pilot.press("enter")
         await until(pilot, lambda: services.standings[13].best is not None)
         await until(pilot, lambda: "expected output" not in screen_text(app))
