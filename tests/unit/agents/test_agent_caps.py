@@ -16,7 +16,6 @@ from arena.players.program import watch
 from arena.players.program.program import find_program
 from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
-from sandbox.jail import cgroup, memory
 from sandbox.jail.memory import AgentUsage
 from sandbox.jail.profiles import DISK_ROOM, Caps
 from sandbox.machine.processes import cpu_seconds_of_all
@@ -83,16 +82,6 @@ async def test_disk_that_was_filled_is_told_after_end(playing: Playing, monkeypa
     played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
     assert played.reason.startswith("limit of disk: its files in /tmp take")
     assert DISK_ROOM > 34 << 20
-
-
-@pytest.mark.slow
-async def test_without_a_control_group_the_caps_hold(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> cgroup.Group:
-        raise cgroup.NoGroup("none here")
-
-    monkeypatch.setattr(memory.cgroup, "make", refused)
-    played = await playing(USE=json.dumps({"memory": 100_000}))
-    assert "MiB together" in played.reason
 
 
 @pytest.mark.slow

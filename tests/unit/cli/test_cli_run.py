@@ -121,17 +121,6 @@ def test_ctrl_c_ends_everything_with_130(
     assert "Traceback" not in stderr
 
 
-def test_a_killed_command_line_leaves_no_process(
-    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
-) -> None:
-    kernel.write_text(source.replace("return product", "while True: pass"))
-    process = start("run", "13", "kernel.py", *CHECKED, cwd=tmp_path)
-    until_it_runs(process)
-    assert gone(psutil.Process(process.pid))
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
-
-
 def test_watch_judges_every_save_and_exits_130(
     tmp_path: Path, pkb_arena: CommandLine, kernel: Path, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from forked_programs import CommandLine, answer_of, fails
-from model_server import KEY, ModelServer, Reply, dripping, status, streamed
+from model_server import KEY, ModelServer, Reply, dripping, streamed
 from waiting import PATIENCE_S, all_end, eventually
 
 from problems.catalogue import load_catalogue
@@ -111,14 +111,6 @@ def test_an_answer_of_several_files_becomes_a_folder(
     assert first["kernel"] == "mine"
     assert (tmp_path / "mine/part.py").read_text() == "def solution(tensor): ...\n"
     assert second["kernel"] == f"mine-{first['attempts'][0]['sha256'][:8]}"
-
-
-def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
-    models.replies = [status("401 Unauthorized", json.dumps({"error": {"message": f"bad key {KEY}"}}))]
-    done = pkb_arena("generate", "1", *SETTING, "--model", "anthropic", "--no-run")
-    fails(done, 3, "401 Unauthorized: bad key [key]")
-    assert KEY not in done.stdout + done.stderr
-    no_key_below(tmp_path)
 
 
 @pytest.mark.slow

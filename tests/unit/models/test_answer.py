@@ -1,6 +1,5 @@
 """From a model's answer to one file: fences, several blocks, truncation, and answers without a kernel."""
 
-import json
 from textwrap import indent
 
 import pytest
@@ -137,18 +136,6 @@ def answer(main: str = "python kernel.py", sums: str = "python ops/sums.py", cud
 )
 def test_fences_name_the_files_of_a_kernel(fences: tuple[str, ...]) -> None:
     assert kernel_of(answer(*fences)) == KERNEL
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "".join(f"--- {name} ---\n{block(text, '')}" for name, text in FILES.items()),
-        json.dumps([{"name": "write", "arguments": {"path": name, "content": text}} for name, text in FILES.items()]),
-    ],
-    ids=["headings", "calls"],
-)
-def test_other_forms_name_the_files_of_a_kernel(text: str) -> None:
-    assert kernel_of(text) == KERNEL
 
 
 def test_a_diff_of_python_files_keeps_them_apart() -> None:

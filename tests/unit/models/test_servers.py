@@ -315,6 +315,7 @@ FILE_FORMS = {
     "tags": "<write><path>{name}</path>\n<content>\n{text}</content></write>\n",
     "diff": "diff --git a/{name} b/{name}\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n{added}",
     "patch": "*** Add File: {name}\n{added}",
+    "dashes": "--- {name} ---\n```\n{text}```\n",
 }
 
 
@@ -334,6 +335,7 @@ def in_files(form: str) -> str:
         *map(in_files, FILE_FORMS),
         json.dumps({"files": FILES}),
         json.dumps([{"path": name, "content": text} for name, text in FILES.items()]),
+        json.dumps([{"name": "write", "arguments": {"path": name, "content": text}} for name, text in FILES.items()]),
     ],
 )
 def test_several_files_are_taken_together(text: str) -> None:

@@ -51,11 +51,14 @@ async def verdict(engine: Engine, source: str) -> Verdict:
 
 async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Paths) -> None:
     seen: list[events.AnyEvent] = []
-    engine.subscribe(seen.append)
+    unsubscribe = engine.subscribe(seen.append)
     run = await engine.judge(request("pass"))
     assert isinstance(await run.end(), events.Finished)
     run_id = run.run_id
     await engine.close()
+    for _ in range(2):
+        unsubscribe()
+    assert engine._listeners == []
     journal = paths.runs / f"{run_id}.jsonl"
     header = read_header(journal)
     assert (header.source, header.correctness_only) == ("pass", False)
@@ -207,17 +210,6 @@ async def test_failing_referee_is_harness_error_and_replaced(paths: Paths, sourc
     (notice,) = notices
     assert notice.message.startswith("the referee ")
     assert "doctor" in notice.advice
-
-
-async def test_peaks_are_those_that_the_referee_measured(engine: Engine) -> None:
-    heard: list[events.AnyEvent] = []
-    unsubscribe = engine.subscribe(heard.append)
-    found = await engine.calibrate(SETTING)
-    assert found in heard
-    assert (found.world, found.peaks) == (SETTING.world, {"local": 2e9})
-    for _ in range(2):
-        unsubscribe()
-    assert engine._listeners == []
 
 
 async def test_run_is_sent_with_what_was_measured_here(

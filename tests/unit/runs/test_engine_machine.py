@@ -20,7 +20,7 @@ from fixed_examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from scripted_referee import COMMAND
-from waiting import PATIENCE_S, comes_true, eventually
+from waiting import PATIENCE_S, comes_true
 
 import arena.runs.engine
 import arena.runs.referee_process
@@ -213,42 +213,17 @@ def nice_values_below() -> list[int]:
     return found
 
 
-SPINS = """
-import os, threading
-os.sched_setaffinity(0, {%d})
-def spin():
-    while True: pass
-threading.Thread(target=spin).start()
-"""
-"""Its first thread sleeps in the interpreter's end, until the other one ends."""
-
-
-def test_waits_of_a_second_thread_count() -> None:
-    argv = [sys.executable, "-c", SPINS % min(os.sched_getaffinity(0))]
-    busy = [subprocess.Popen(argv) for _ in range(2)]
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    try:
-        waited = processes.waits_for_cores(lambda: [busy[0].pid, gone.pid])
-        waited()
-        eventually(lambda: waited() >= 0.1)
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-    before = waited()
-    assert waited() == before > 0
-
-
 def test_a_wait_counts_before_it_ends(tmp_path, monkeypatch):
-    thread = tmp_path / "proc/7/task/8"
-    thread.mkdir(parents=True)
+    for thread in (threads := [tmp_path / f"proc/7/task/{number}" for number in (8, 9)]):
+        thread.mkdir(parents=True)
     waited = processes.waits_for_cores(lambda: [7])
     monkeypatch.setattr(processes, "Path", lambda path: tmp_path / path.removeprefix("/"))
     found = []
     for now, state, used, ended in [(1, "R", 5, 0), (3, "R", 5, 0), (4, "S", 6, 3), (9, "S", 6, 3), (10, "R", 6, 3)]:
-        (thread / "stat").write_text(f"8 (a) {state} 1")
-        (thread / "schedstat").write_text(f"{used} {ended}000000000 1")
+        for thread in threads:
+            (thread / "stat").write_text(f"8 (a) {state} 1")
+            (thread / "schedstat").write_text(f"{used} {ended}000000000 1")
         monkeypatch.setattr(processes.time, "monotonic", lambda now=now: float(now))
         found.append(waited())
-    assert found == [0, 2, 3, 3, 3]
+    threads.pop().rename(tmp_path / "ended")
+    assert [*found, waited()] == [0, 4, 6, 6, 6, 6]
