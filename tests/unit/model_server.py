@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -231,28 +232,32 @@ def fenced(source: str) -> str:
     return f"Here it is.\n\n```python\n{source}```\n"
 
 
-def streamed(
-    text: str, finish: str = "stop", usage: tuple[int, int] = (100, 50), sizes: Callable[[], int] = lambda: 1 << 16
+def _in_chunks(
+    data: Callable[[str], bytes], sizes: Callable[[], int] = lambda: 1 << 16, kind: str = "text/event-stream"
 ) -> Reply:
-    """Returns a reply with the text in the request's protocol, cut into chunks of `sizes()` bytes."""
+    """Returns a reply with `data(protocol)` for the request's protocol, cut into chunks of `sizes()` bytes."""
 
     def reply(line: Line, seen: Seen) -> None:
-        line.head(Transfer_Encoding="chunked")
-        send_in_chunks(line, events(protocol_of(seen), text, finish, usage), sizes)
+        line.head(kind=kind, Transfer_Encoding="chunked")
+        send_in_chunks(line, data(protocol_of(seen)), sizes)
         line.end()
 
     return reply
 
 
-def calling(*calls: Call, text: str = "", sizes: Callable[[], int] = lambda: 1 << 16) -> Reply:
-    """Returns a reply with tool calls in the request's protocol, cut into chunks of `sizes()` bytes."""
+def streamed(text: str, finish: str = "stop", usage: tuple[int, int] = (100, 50), **cut: Callable[[], int]) -> Reply:
+    """Returns a reply with the text in the request's protocol. cut: `sizes`."""
+    return _in_chunks(lambda protocol: events(protocol, text, finish, usage), **cut)
 
-    def reply(line: Line, seen: Seen) -> None:
-        line.head(Transfer_Encoding="chunked")
-        send_in_chunks(line, call_events(protocol_of(seen), text, list(calls)), sizes)
-        line.end()
 
-    return reply
+def calling(*calls: Call, text: str = "", **cut: Callable[[], int]) -> Reply:
+    """Returns a reply with tool calls in the request's protocol. cut: `sizes`."""
+    return _in_chunks(lambda protocol: call_events(protocol, text, list(calls)), **cut)
+
+
+def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
+    """Returns a reply with status 200 and these bytes."""
+    return _in_chunks(lambda protocol: data, kind=kind)
 
 
 def send_in_chunks(line: Line, data: bytes, sizes: Callable[[], int]) -> None:
@@ -294,17 +299,6 @@ def status(code: str, body: str = "", **headers: str) -> Reply:
     return reply
 
 
-def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
-    """Returns a reply with status 200 and these bytes."""
-
-    def reply(line: Line, seen: Seen) -> None:
-        line.head(kind=kind, Transfer_Encoding="chunked")
-        line.chunk(data)
-        line.end()
-
-    return reply
-
-
 def dripping(first: bytes = b"data: {", drop: bytes = b" ") -> Reply:
     """Returns a reply that sends bytes until the client leaves, but never ends an event (slow loris)."""
 
@@ -330,8 +324,8 @@ class ModelServer:
         self._lock = threading.Lock()
         outer = self
 
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
                 outer._serve(self)
 
         class Server(socketserver.ThreadingTCPServer):
@@ -352,16 +346,10 @@ class ModelServer:
         self._server.server_close()
         self._thread.join(60)
 
-    def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
-        request = handler.rfile.readline().decode().split()
-        if len(request) < 2:
-            return
-        headers = {}
-        while line := handler.rfile.readline().decode().strip():
-            name, _, value = line.partition(":")
-            headers[name.lower()] = value.strip()
-        body = handler.rfile.read(int(headers.get("content-length", 0)))
-        seen = Seen(request[1], headers, json.loads(body or b"{}"))
+    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        seen = Seen(handler.path, headers, json.loads(body or b"{}"))
         with self._lock:
             self.seen.append(seen)
             reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
