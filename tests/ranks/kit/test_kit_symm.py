@@ -265,18 +265,6 @@ def test_everything_works_without_a_compiler(worlds, world):
     worlds.run(without_a_compiler, world, CXX="no-such-compiler")
 
 
-def leftovers(rank: int, world: int) -> list[str]:
-    symm.stage(torch.zeros(1000))
-    symm.barrier()
-    return sorted(os.listdir("/dev/shm"))
-
-
-def test_nothing_is_left_in_dev_shm(worlds):
-    before = sorted(os.listdir("/dev/shm"))
-    for listed in worlds.run(leftovers, 2):
-        assert not [name for name in listed if name not in before and "symm" in name]
-
-
 def test_a_heap_on_gpus_is_reserved_in_time(monkeypatch):
     asked: list[int] = []
     monkeypatch.setattr(symm, "_reserve", asked.append)

@@ -86,16 +86,6 @@ def test_next_gpu_spare_starts_when_last_is_taken(on_gpus: bool, monkeypatch: py
     assert taken not in pool.contenders.spares
 
 
-def test_spares_open_problem_when_no_second_is_needed() -> None:
-    machine = MadeMachine()
-    pool = machine.pool()
-    pool.contenders.prepare_spare(machine.setting())
-    for _ in range(10):
-        machine.poll(0.1)
-        pool.contenders.open_spares()
-    assert [world.has_open(machine.setting()) for world in pool.contenders.spares] == [True]
-
-
 @pytest.mark.parametrize("change", [{"world": 3}, {"device": "made-gpu"}])
 def test_spares_that_do_not_fit_setting_are_ended(change: dict[str, object]) -> None:
     machine = MadeMachine()

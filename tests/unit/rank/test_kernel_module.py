@@ -112,6 +112,9 @@ def test_a_syntax_error_in_another_file_names_it(folder: Path) -> None:
     with pytest.raises(KernelRefused, match=r'^  File "sibling.py", line 1') as refused:
         load(folder, "import sibling\ndef solution(x): ...\n")
     assert refused.value.line == 0  # no line of kernel.py
+    for files in (str(folder), ""):
+        with pytest.raises(SyntaxError):  # of a text that is in no file of the kernel
+            load_solution("compile('(', 'text', 'exec')", str(folder / "kernel.py"), [("x", None)], files)
 
 
 def test_parser_at_top_level_takes_its_defaults(tmp_path: Path) -> None:

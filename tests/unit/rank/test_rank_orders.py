@@ -116,7 +116,7 @@ class Run:
         self.draw(2, timed=False)
         assert self.oracle(Reveal(0, 0, 2)) == 0.0
         assert self.kernel(Arm(self.tables, checking=True)) is Kind.ARMED
-        assert self.kernel(Go()) is Kind.DONE
+        assert (self.kernel(Go()), self.kernel.wire.calls_begun) == (Kind.DONE, 2)
 
     def load_and_check(self, kernel: str) -> None:
         assert self.kernel(messages.LoadKernel("kernel.py", kernel)) is Kind.LOADED
@@ -472,7 +472,9 @@ def test_failures_are_told_and_leave_nothing_behind(on_ranks: Callable[..., list
         assert run.kernel(messages.Wake()) is Kind.AWAKE  # it has forgotten the exceptions
         module = weakref.ref(run.module)
         for asked in (run.kernel, run.oracle):
-            asked.rank.close_problem()
+            with pytest.raises(WorldFailed, match="/nowhere"):
+                asked(messages.OpenProblem(Setting("/nowhere", "tiny", {}, 2, "cpu", "float32")))
+            assert not hasattr(asked.rank, "code")
         left = {"problem_inputs_allreduce", "problem_baseline_allreduce", "kernel"} & sys.modules.keys()
         return [*found, left, module(), run.oracle.rank.arenas.sides]
 

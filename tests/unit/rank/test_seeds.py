@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_one_bit_of_seed_changes_all_numbers(bit: int) -> None:
     assert int((one == other).sum()) < 4
 
 
-def test_draws_are_mersenne_twister_of_hashed_state() -> None:
+def test_draws_are_mersenne_twister_of_hashed_state(monkeypatch: pytest.MonkeyPatch) -> None:
     # This does not use torch's layout of the state, so it fails when that layout changes.
     key = np.frombuffer(hashlib.shake_256((5).to_bytes(8, "little")).digest(4 * 624), dtype=np.uint32)
     twister = np.random.MT19937()
@@ -41,6 +42,8 @@ def test_draws_are_mersenne_twister_of_hashed_state() -> None:
     expected = twister.random_raw(2000) % (1 << 20)
     drawn = torch.empty(2000, dtype=torch.int64).random_(0, 1 << 20, generator=seeded(5, CPU))
     assert np.array_equal(drawn.numpy(), expected)
+    monkeypatch.setattr(torch, "Generator", Mock())
+    assert seeded(5, torch.device("cuda")).manual_seed.mock_calls == [call(5)]
 
 
 def test_normal_numbers_of_16_bits_are_rounded() -> None:

@@ -1,6 +1,8 @@
 """Worlds forked by a process that has imported torch: what they may keep, and the error if one cannot be started."""
 
+import faulthandler
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,12 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from waiting import PATIENCE_S
 
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import forked
 from sandbox.protocol import frames
 from sandbox.rank import fork_server, launcher
+from sandbox.rank.rank import prepare_process
 from sandbox.worlds import world_process
 from sandbox.worlds.first_process import FirstProcess
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
@@ -104,6 +108,24 @@ def test_kernels_find_what_replaces_packages_of_upstream(monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("compat")])
     launcher.import_ahead("sandbox.rank.devices.device")
     assert sys.path[-1].endswith("sandbox/kit/compat")
+
+
+@pytest.mark.slow
+def test_process_of_a_rank_tells_where_it_ends(tmp_path):
+    def end():
+        sys.stderr = (tmp_path / "said").open("w")
+        faulthandler.disable()
+        torch.set_num_threads(2)
+        prepare_process()
+        assert (faulthandler.is_enabled(), torch.get_num_threads()) == (True, 1)
+        for number in (signal.SIGUSR1, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        if not os.fork():
+            os._exit(0)  # no rank
+        os._exit(7)
+
+    assert os.waitpid(forked(end), 0)[1] == 7 << 8
+    assert (tmp_path / "said").read_text().count("most recent call first") == 2
 
 
 def test_launcher_stays_while_orphans_of_ranks_do(monkeypatch):
