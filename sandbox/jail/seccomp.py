@@ -70,7 +70,7 @@ AF_NETLINK = 16
 ITIMER_REAL, SOL_SOCKET, IPPROTO_TCP = 0, 1, 6
 SO_MAX_PACING_RATE, SO_TXTIME = 47, 61
 TCP_CORK, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT = 3, 9, 18
-EPERM, ENOMEM, ENOSYS = 1, 12, 38
+EPERM, ENOMEM, EMFILE, ENOSYS = 1, 12, 24, 38
 UNKNOWN = -1
 INT = 0xFFFFFFFF
 """The part of an argument that the kernel reads if it takes an int."""
@@ -122,6 +122,9 @@ def _rules(program: "_Program", profile: str, timed: bool) -> bytes:
         program.refuse("prctl", program.bits(0, INT, PR_SCHED_CORE))
         _stays_stopped(program)
         _rests(program)
+        if profile != "none":  # their number is limited for a user, whose other programs would get none
+            program.refuse("inotify_init", error=EMFILE)
+            program.refuse("inotify_init1", error=EMFILE)
     if profile == "nested":
         _leave_others_alone(program)
     return program.export()

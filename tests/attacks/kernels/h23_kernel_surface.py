@@ -49,5 +49,6 @@ try:
 except OSError as error:
     if error.errno != EPERM:
         loot.append(f"a lease: {error}")
+loot += ["a watcher of files, of which its user has 128"] * (libc.inotify_init1(0) >= 0)
 if loot:
     raise RuntimeError(f"the attack worked: {loot}")

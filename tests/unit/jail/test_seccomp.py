@@ -32,6 +32,7 @@ CALLS: dict[str, tuple[tuple[int, ...], Any, Any]] = {
     "socket AF_ALG": ((38, 99), REFUSED, REFUSED),
     "socket AF_NETLINK": ((16, 99), LEFT, LEFT),
     "mremap": ((1,), errno.ENOMEM, LEFT),
+    "inotify_init1": ((-1,), errno.EMFILE, LEFT),
     "timer_create": ((99, 1), REFUSED, LEFT),
     "prctl PR_SCHED_CORE": ((62, 99), REFUSED, LEFT),
     "prctl SIGCONT": ((1, 18), REFUSED, 0),
@@ -63,7 +64,7 @@ def outcomes(program: bytes, calls: Iterable[tuple[str, tuple[int, ...]]]) -> di
         for name, arguments in calls:
             failed = libc.syscall(numbers[name], *map(ctypes.c_long, (*arguments, *[0] * (6 - len(arguments)))))
             number = ctypes.get_errno() if failed else 0
-            found[name] = number if number in (0, errno.EPERM, errno.ENOSYS, errno.ENOMEM) else LEFT
+            found[name] = number if number in (0, errno.EPERM, errno.ENOSYS, errno.ENOMEM, errno.EMFILE) else LEFT
         os.write(write, json.dumps(found).encode())
         os._exit(0)
     os.close(write)
