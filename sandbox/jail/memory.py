@@ -16,8 +16,8 @@ from sandbox.jail import cgroup
 from sandbox.jail.profiles import DISK_ROOM, TMPFS_BYTES, Caps, Profile
 from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
 
-SHARE = 0.6
-"""Share of the free memory at the start of a world."""
+SHARE = 0.45
+"""Share of the free memory at the start of a world. The two kernels of a duel have twice as much."""
 LEAST = 256 << 20
 _SHARED = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) \S{3}s ([0-9a-f]+) (\S+) (\d+) +(?:/dev/zero|/memfd:|/SYSV|/anon_hugepage)", re.MULTILINE

@@ -5,4 +5,5 @@ import torch
 
 
 def solution(tensor):
+    assert open("/proc/self/oom_score_adj").read() == "1000\n", "the system would end other programs first"
     return torch.empty(1 << 40, dtype=torch.uint8)
