@@ -61,8 +61,7 @@ class Services:
         self.last_runs: dict[Path, tuple[RunRequest, RunInProgress]] = {}
         """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
-        self.reading = asyncio.Lock()
-        """Of results: what was read earlier must not replace newer ones."""
+        self.reading = asyncio.Lock()  # of results: what was read earlier must not replace newer ones
         self._engine: Engine | None = None
 
     @cached_property

@@ -147,7 +147,8 @@ class KernelScreen(EditingScreen):
         read_only = self.editor.read_only
         while True:
             try:
-                await self.buffer.open("" if self.taken_by else self._text)
+                with self.parent_app.keys_wait():  # what is typed is for the text of the file
+                    await self.buffer.open("" if self.taken_by else self._text)
             except ArenaError as error:
                 self.unread, self.editor.read_only = error.message, True
                 self.draw(force=True)

@@ -259,13 +259,14 @@ def until() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def go_to(screen_text: Callable[..., str]) -> Callable[..., Awaitable[None]]:
-    """`await go_to(pilot, goal, *keys)` presses keys and waits for a screen, one of that class, a focus, or words."""
+    """`await go_to(pilot, goal, *keys)` presses keys and waits for a screen, one of that class, a focus or its #id, or words."""
 
     async def gone(pilot: Pilot[None], goal: Any, *keys: str) -> None:
         def places() -> Any:
             screen, told = pilot.app.screen, [note.message for note in pilot.app._notifications]
-            words = isinstance(goal, str)
-            return f"{screen_text(pilot.app)}{told}" if words else (screen, screen.focused, *type(screen).__mro__)
+            if isinstance(goal, str):
+                return f"{screen_text(pilot.app)}{told}#{screen.focused and screen.focused.id}"
+            return screen, screen.focused, *type(screen).__mro__
 
         await pilot.press(*keys)
         await _until(pilot, lambda: goal in places() and not pilot.app._in_preparation)  # its focus may come later

@@ -178,8 +178,7 @@ async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until, go_
         await until(pilot, lambda: kernel.session.state.result is not None)
         judged = kernel.session.state.run_id
         kernel.session.choice = Choice(preset="paper")
-        await pilot.press("ctrl+end", "enter", "#", "f8")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "player-right")
+        await go_to(pilot, "#player-right", "ctrl+end", "enter", "#", "f8")
         app.screen.query_one("#player-right", Select).value = GUEST
         await pilot.pause()
         await go_to(pilot, LiveDuelScreen, "enter")

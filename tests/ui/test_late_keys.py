@@ -107,6 +107,15 @@ async def test_keys_wait_for_slowly_opening_screen(open_app, until) -> None:
             await until(pilot, lambda: kernel.editor.text == typed)  # noqa: B023
 
 
+async def test_text_typed_before_the_file_is_read_stays(open_app, services, until, monkeypatch) -> None:
+    note = services.workspace.note_open
+    monkeypatch.setattr(services.workspace, "note_open", lambda *asked: (time.sleep(0.3), note(*asked))[1])
+    async with open_app() as (app, pilot):
+        app.open_problem(app.services.catalogue.find("13"))
+        app.post_message(Key("x", "x"))
+        await until(pilot, lambda: app.screen.editor.text == f"x{app.screen.problem.baseline_source}")
+
+
 async def test_keys_go_on_where_dialog_cannot_be_prepared(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen

@@ -5,9 +5,8 @@ from textual.command import Command, CommandInput, CommandList, CommandPalette
 from textual.events import Click
 
 from screens.actions import ACTIONS, PLACES, key_of
-from screens.demo import DemoScreen
 from screens.dialogs.help import HelpScreen
-from screens.dialogs.questions import Choose, Welcome
+from screens.dialogs.questions import Welcome
 from screens.palette import Commands
 from screens.sweep import SweepScreen
 
@@ -139,10 +138,8 @@ async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to,
         await until(pilot, lambda: f"{'new':<16}n" in screen_text(app))
         found = app.screen.query_one(CommandList).get_option_at_index(0)
         assert str(found.hit.match_display).startswith("new")  # no room for a group, which a search has not
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Choose) and "New kernel · gemm_allreduce" in screen_text(app))
+        await go_to(pilot, "New kernel · gemm_allreduce", "enter")
         await pilot.press("escape", "ctrl+p", *"demo")
         await until(pilot, lambda: f"{'demo':<16}p" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, DemoScreen) and "any key takes over" in screen_text(app))
+        await go_to(pilot, "any key takes over", "enter")
         await go_to(pilot, kernel, "x")

@@ -1,7 +1,6 @@
 """Find, replace, go to a line, wrap, and the path of the kernel's file."""
 
 import pytest
-from textual.widgets import Input
 
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.run_update import LogLine
@@ -17,8 +16,7 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, 
         editor = app.screen.editor
         type_kernel(app.screen, TEXT)
         editor.move_cursor((0, 0))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await go_to(pilot, "#find-term", "ctrl+f")
         assert app.focused.styles.background != app.focused.parent.styles.background
         await pilot.press(*"two")
         await until(pilot, lambda: editor.selection == ((0, 4), (0, 7)))
@@ -30,19 +28,16 @@ async def test_find_go_to_line_and_replace(open_app, type_kernel, until, go_to, 
         await go_to(pilot, editor, "escape")
         await until(pilot, lambda: "find" not in screen_text(app).splitlines()[-4])
         editor.move_cursor((2, 1))
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await go_to(pilot, "#line-number", "ctrl+g")
         await pilot.press(*"50")
         await until(pilot, lambda: editor.cursor_location == (49, 0))
         await go_to(pilot, editor, "escape")
         assert editor.cursor_location == (2, 1)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await go_to(pilot, "#line-number", "ctrl+g")
         await go_to(pilot, editor, *"999", "enter")
         assert editor.cursor_location == (59, 0)
         editor.move_cursor((0, 0))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await go_to(pilot, "#find-term", "ctrl+f")
         await pilot.press(*"two", "tab", *"2", "enter")
         assert editor.text == TEXT.replace("two", "2", 1)
         await pilot.press("ctrl+a")
@@ -71,8 +66,7 @@ async def test_find_in_the_log(open_app, until, go_to, screen_text) -> None:
         log.write([LogLine(f"step {number} of the Warmup", number % 2, "text") for number in range(200)])
         screen.go_to("log")
         await until(pilot, lambda: log.has_focus)
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: isinstance(app.focused, Input))
+        await go_to(pilot, "#find-term", "ctrl+f")
         await pilot.press(*"step 17")
         await until(pilot, lambda: "1 of 11" in screen_text(app))  # 17, and 170 to 179
         assert log.cursor == 17

@@ -146,8 +146,7 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, services, until, go
         await until(pilot, lambda: screen.was_pressed("cancel"))
         await pilot.press(*":%s/a/b/", "enter")
         await until(pilot, lambda: any("editor: ':%s/a/b/'" in str(note.message) for note in app._notifications))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await go_to(pilot, "#find-term", "ctrl+f")
 
 
 async def test_duel_shows_vim_mode_and_submits(open_app, services, until, go_to, screen_text) -> None:
