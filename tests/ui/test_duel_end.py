@@ -1,20 +1,19 @@
 """The end of a duel, and a replay with keys of its own."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 from textual.widgets import Select
 
-from arena.duel.card import result_words
 from arena.duel.events import KernelJudged, KernelJudging, Left, SideWrote, Submitted
-from arena.duel.journal import DuelRecord, read_duel, read_duel_header
+from arena.duel.journal import read_duel, read_duel_header
 from arena.duel.state import DuelState
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of, words
-from screens.duel.board import duel_row
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen, SeekBar
 from screens.widgets.key_line import KeyLine
@@ -56,16 +55,6 @@ async def test_end_shows_winner_interval_and_both_kernels(open_app, until, scree
             assert "end-to-end" not in str(words.final_status(screen.state, "left", brief=True))
 
 
-async def test_title_has_the_room_beside_a_shorter_score(open_app, until, screen_text) -> None:
-    async with open_app(size=(160, 40)) as (app, pilot):
-        screen = await opened(app, pilot, until, Path("docs/duel.jsonl"))
-        await pilot.press("end")
-        await until(pilot, lambda: "10.8× end-to-end" in screen_text(app).splitlines()[0])
-        await pilot.resize_terminal(100, 40)
-        title = words.title(screen.state, 96 - words.score(screen.state, brief=True).cell_length, "replay").plain
-        await until(pilot, lambda: title in screen_text(app))
-
-
 async def test_missing_journal_is_said_and_changes_nothing(open_app, until, tmp_path) -> None:
     """The journal was on the board and was deleted before it was opened."""
     async with open_app() as (app, pilot):
@@ -73,15 +62,6 @@ async def test_missing_journal_is_said_and_changes_nothing(open_app, until, tmp_
         app.push_screen(ReplayDuelScreen(app, gone, read_duel_header(RECORDING)))
         await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
         await until(pilot, lambda: app.screen is app.picker)
-
-
-def test_row_of_an_abandoned_duel_is_whole() -> None:
-    header = read_duel_header(RECORDING)
-    record = DuelRecord(header, None, state=DuelState(header, abandoned="its processes ended without a result"))
-    for width in (50, 90, 150):
-        row = duel_row(record, width).plain
-        assert max(map(len, row.split("\n"))) <= width
-        assert " ".join(row.split()).endswith(result_words(record))
 
 
 async def test_a_replay_steps_seeks_and_goes_back(open_app, until, go_to, screen_text) -> None:
@@ -154,6 +134,10 @@ def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     running, ended = (words.attempts(state.left, "left", "you", over).plain for over in (False, True))
     status = words.status(state.left, 66.0).plain
     assert (running, ended, status) == ("you  1 …", "you  1 –", "▸ waiting for the judge 1:05")
+    state.left.writing = 2
+    assert words.attempts(state.left, "left", "you").plain == "you  1 … · 2 writing"
+    state.left.attempts[0].samples.append(SimpleNamespace(at=2.0, speedup=Interval(1.2, 1.1, 1.3)))
+    assert [(point.low, point.y, point.high) for point in points_of(state, "left")] == [(1.1, 1.2, 1.3)]
 
 
 def test_status_of_a_narrow_pane_has_one_row() -> None:

@@ -48,16 +48,6 @@ def test_each_language_has_its_colours() -> None:
     assert kinds(7)['# """ is no string here'] == "comment"
 
 
-def test_docstring_that_names_c_functions_is_string() -> None:
-    lines = [
-        '"""In C++: Px (rank, world), px_at(px, peer,',
-        'pointer), px_barrier, static memory (16 KiB); see px_cpu.h."""',
-    ]
-    parts = parts_of(lines, "python")
-    for row, line in enumerate(lines):
-        assert [span.kind for span in line_spans(line, parts[row], "python")] == ["string"]
-
-
 def test_only_fences_of_prose_are_code() -> None:
     lines = [
         "<<< user >>>",

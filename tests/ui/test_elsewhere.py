@@ -13,8 +13,6 @@ from arena.errors import ArenaError
 from arena.machine.finding import MachineFinding
 from arena.settings import Settings, load_settings
 from arena.workspace.kernels import Workspace
-from benchmarks import catalogue
-from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
 from screens.base import KEYS_BESIDE_FROM
@@ -292,11 +290,6 @@ async def test_first_paint_reads_only_styles_it_needs(services, monkeypatch) -> 
         drawn = {type(widget).__name__ for widget in app.screen.walk_children()}
         assert not drawn & {"ProblemTable", "OptionList", "FilterInput", "KeyLine"}
     await services.close()
-
-
-def test_every_app_measurement_has_promise_and_command_name() -> None:
-    of_app = {name for name, each in catalogue.MEASUREMENTS.items() if not each.module}
-    assert of_app == set(promises.PROMISES) == set(measurements.MEASUREMENTS)
 
 
 async def test_a_title_is_never_markup(open_app, until, screen_text) -> None:

@@ -4,14 +4,19 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App
 
 from arena.errors import UsageError
+from arena.records.header import read_events
 from arena.workspace.kernels import content_hash, read_kernel
 from problems.specification import Problem
+from sandbox.protocol import events
 from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.verdict import Verdict
 from screens.kernel.kernel_session import KernelSession
 from screens.services import Services
 from screens.widgets import kernel_buffer
@@ -36,6 +41,25 @@ async def opened(
         yield buffer, buffer.draft(MAIN)
         buffer.session.stop_watching()
         buffer.keep_drafts()
+
+
+def test_session_holds_what_its_run_has_told(services, problem) -> None:
+    session = KernelSession(services, problem)
+    started, *_, finished = read_events(Path(__file__).with_name("recordings") / "pass.jsonl")
+    run, failure = started.run_id, events.Failure(phase="compile", message="no such type", advice="", rank=0)
+    checked = events.Checked(run_id=run, verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
+    ended = events.PhaseEnded(run_id=run, phase="compile", seconds=0.2)
+    texts = []
+    for told in ([started, ended, checked, ended], [events.Cancelled(run_id="r", phase="check")], [started, finished]):
+        session.queue()
+        for event in told:
+            session.apply(event)
+        assert (session.waiting_since, session.changed) == (None, True)
+        texts += [line.text.partition(" ")[0] for line in session.take_update(with_keys=False).lines]
+    assert texts == ["run", "compile", "no", "COMPILE", "cancelled", "not", "run", "finished:"]  # each end once
+    assert session.result_of(finished.sha256, started.setting) is session.state.told is not None
+    assert session.result_of("another", started.setting) is None
+    assert session.result_of(finished.sha256, replace(started.setting, world=8)) is None
 
 
 async def test_new_kernel_is_the_baseline_until_saved(services, problem) -> None:

@@ -50,6 +50,17 @@ async def test_foreign_requests_get_403(path: str, headers: dict[str, str], visi
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
 
+def test_apps_of_spectators_get_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("screens.web.server.AppProcess", lambda command, **given: given)
+    server, browser = (
+        ArenaServer(ServePlan(passed_on=("MY_KEY",))),
+        SimpleNamespace(write_bytes=0, write_str=0, close=0),
+    )
+    for role, passed_on, nice in (("owner", ("MY_KEY",), 0), ("spectator", (), 19)):
+        given = server._process(role, browser)
+        assert (given["passed_on"], given["nice"], given["close"]) == (passed_on, nice, 0)
+
+
 @pytest.mark.parametrize("header", [b"Sec-WebSocket-Key: \xff", b"Range: bytes=\xff", b"If-None-Match: \xc3\xa9"])
 async def test_headers_beyond_ascii_get_403(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with listening(ServePlan(port=0)) as (_, base):

@@ -308,11 +308,6 @@ def test_uniform_factor_of_wrong_output_is_named(expected: str, got: str, rms: f
     assert _factor_words(output).partition("got is ")[2].partition(" ")[0] == factor
 
 
-def test_outputs_that_must_match_exactly_say_so() -> None:
-    _, failure = proved(finding(MadeMachine(), on_rank_1(wrong(exact=True))))
-    assert "(must match exactly)" in failure.message
-
-
 def test_uncompared_structure_has_its_own_words() -> None:
     found = OutputFinding(Verdict.WRONG_STRUCTURE, message="nothing was written", output="out")
     verdict, failure = proved(finding(MadeMachine(), on_rank_1(found)))

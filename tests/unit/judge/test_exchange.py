@@ -249,9 +249,3 @@ def test_worst_figures_of_output_are_kept() -> None:
     assert (kept().ok, found.paper) == (False, False)
     found.note(0, [figures()], paper=True)
     assert found.paper is False
-
-
-def test_mismatch_of_empty_output_has_no_share() -> None:
-    found = exchange(MadeMachine())
-    empty = OutputError("out", False, True, 0, 0, 0, 0, 0, 0)
-    assert found.mismatch(0, messages.OutputFinding(Verdict.WRONG_RESULT, outputs=[empty])).wrong_share == 0.0

@@ -494,14 +494,6 @@ def test_lease_that_is_never_free_is_harness_error(
 # --- other commands ------------------------------------------------------------------------------------------
 
 
-def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine("made-gpu")
-    referee = machine.referee()
-    referee.warm(machine.setting())
-    referee.judge(machine.run(rounds=None, budget_s=0.2))
-    assert not any(isinstance(event, events.PhaseStarted) and event.phase == "prepare" for event in told())
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_run_replaces_preparation_while_worlds_start(dtype: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")

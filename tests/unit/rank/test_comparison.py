@@ -256,21 +256,6 @@ def test_limits_do_not_depend_on_earlier_comparisons(compares: Compares) -> None
     assert case.finding(case.right) == first
 
 
-def test_slots_of_one_request_have_independent_limits(compares: Compares) -> None:
-    def limit(slots: list[int]) -> float:
-        case = compares(TENTHS, dtype=torch.bfloat16)
-        case.comparison.new_iterations()
-        expected_outputs = {slot: case.expected_of(slot) for slot in slots}
-        case.comparison.note(expected_outputs)
-        output = case.right
-        return case.comparison.finding(slot_of(output), expected_outputs[3], 3).outputs[0].rms_limit
-
-    def slot_of(output: torch.Tensor) -> Any:
-        return slots.packed(*flatten(output))
-
-    assert limit([1, 2, 3]) == limit([3, 2, 1]) == limit([3])
-
-
 def test_comparing_same_slots_again_has_same_limits(compares: Compares) -> None:
     case = compares(TENTHS, dtype=torch.bfloat16)
     coarse = case.right * 1.01

@@ -103,7 +103,8 @@ def test_extension_builds_once_and_fails_as_compile_error(tmp_path: Path, monkey
     assert name == "twice"
     assert file.read_text() == "number = 7"
     assert (made[0].built, made[1].built) == (["twice"], [])
-    made[1]._jit_compile("other", [str(source)], ["-O3"], str(tmp_path), True)
+    monkeypatch.setitem(sys.modules, "kernel", types.SimpleNamespace(__path__=[str(tmp_path)]))  # type: ignore[arg-type]
+    made[1]._jit_compile("other", "main.cpp", ["-O3"], str(tmp_path), True)
     assert made[1].built == ["other"]  # built again, because the flags differ
     source.write_text("wrong")
     with pytest.raises(CompileError, match="expected a ; here"):

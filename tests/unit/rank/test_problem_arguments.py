@@ -43,5 +43,7 @@ def test_integers_are_withheld_unless_they_shape_arguments() -> None:
     code, *_ = opened(next(each for each in PROBLEMS if each.slug == "gnn_neighbor_sampling"), "int64")
     assert code.is_withheld("seed_nodes")
     assert not code.is_withheld("fanouts")
+    with pytest.raises(ProblemError, match=r"solution of baseline\.py has no argument gone"):
+        type(code)(replace(code.problem, arguments={"gone": "1"}))
     with pytest.raises(ProblemError, match="fanouts is in `mutates`"):
         type(code)(replace(code.problem, mutates=["seed_nodes", "fanouts"]))

@@ -122,6 +122,9 @@ def test_outputs_stay_as_they_were_taken(two_sides: TrustedArenas) -> None:
     assert [(part.numel(), part.unique().tolist()) for part in due] == [(LAYOUT.out_bytes, [slot]) for slot in (0, 1)]
     arenas.begin(1)
     assert side.due is side.outputs  # of other iterations
+    for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=1)):
+        os.close(fd)
+    assert list(arenas.sides) == [1]
 
 
 def test_sides_get_inputs_unless_they_are_withheld(two_sides: TrustedArenas) -> None:

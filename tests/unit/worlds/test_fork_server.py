@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from waiting import PATIENCE_S
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import forked
 from sandbox.protocol import frames
-from sandbox.rank import fork_server, launcher
+from sandbox.rank import fork_server, kernel_compilers, launcher
 from sandbox.rank.rank import prepare_process
 from sandbox.worlds import world_process
 from sandbox.worlds.first_process import FirstProcess
@@ -104,12 +105,6 @@ def test_signals_are_compiled_while_torch_loads(monkeypatch):
     assert seen == [True, threads]  # it forks without other threads
 
 
-def test_kernels_find_what_replaces_packages_of_upstream(monkeypatch):
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("compat")])
-    launcher.import_ahead("sandbox.rank.devices.device")
-    assert sys.path[-1].endswith("sandbox/kit/compat")
-
-
 @pytest.mark.slow
 def test_process_of_a_rank_tells_where_it_ends(tmp_path):
     def end():
@@ -126,6 +121,33 @@ def test_process_of_a_rank_tells_where_it_ends(tmp_path):
 
     assert os.waitpid(forked(end), 0)[1] == 7 << 8
     assert (tmp_path / "said").read_text().count("most recent call first") == 2
+
+
+def test_each_rank_gets_its_own_ends_and_cores(monkeypatch, tmp_path):
+    device = Mock()
+    monkeypatch.setitem(sys.modules, "made_device", SimpleNamespace(device=lambda rank: device))
+    monkeypatch.setattr(kernel_compilers, "watch", device.watch)
+    files = [(tmp_path / name).open("w+") for name in "abcdefg"]
+    ends = [file.fileno() for file in files]
+    cores = [[], [max(os.sched_getaffinity(0))]]
+    plan = launcher.LaunchPlan(2, False, "made_device", str(tmp_path), cores, ends[:2], ends[2:4], ends[4:6], ends[6])
+
+    def serve(rank, ranks, sock, report, folder, device):
+        left = {end for end in ends if Path(f"/proc/self/fd/{end}").exists()}
+        names = [os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
+        found = rank, ranks, sock.fileno(), report, left, folder.is_dir(), names, os.sched_getaffinity(0)
+        os.write(1, repr([found, folder.name, *device.mock_calls]).encode())
+        os.write(2, b".")
+        return Mock()
+
+    monkeypatch.setattr(launcher.socket, "socket", lambda fileno: SimpleNamespace(fileno=lambda: fileno))
+    os.waitpid(forked(lambda: launcher._rank(plan, 1, serve)), 0)
+    said = [Path(file.name).read_text() for file in files]
+    own = 1, 2, ends[1], ends[3], {ends[1], ends[3]}, True, ["1", "1", "2"], {cores[1][0]}
+    told = [own, "rank1", call.join(1, 2, str(tmp_path)), call.warm_up(), call.watch()]
+    assert said == ["", "", "", "", "", f"{told}.", ""]
+    for file in files:
+        file.close()
 
 
 def test_launcher_stays_while_orphans_of_ranks_do(monkeypatch):
