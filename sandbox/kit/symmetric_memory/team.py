@@ -232,29 +232,27 @@ class Team:
         return peer
 
     def gather_numbers(self, *numbers: int) -> list[tuple[int, ...]]:
-        """The numbers of all members, by member: up to 32 integers that the processes know, such as the length of a tensor.
+        """The numbers of all members, by member: integers that the processes know, such as the length of a tensor.
 
-        The processes exchange them in host memory: no GPU takes part, and queued GPU work is not waited for.
+        The processes exchange 32 at a time in host memory: no GPU takes part, and queued GPU work is not waited for.
         Collective; all members pass equally many. Raises BarrierTimeout with the missing ranks after 10 s.
         """
-        form = struct.Struct(f"<{len(numbers)}q")
-        if form.size > layout.MAIL_BYTES:
-            raise SymmetricMemoryError(
-                f"gather_numbers takes up to {layout.MAIL_BYTES // 8} numbers, got {len(numbers)}"
-            )
-        return list(map(form.unpack, self._exchange(form.pack(*numbers), "gather_numbers")))
+        form, most = struct.Struct(f"<{len(numbers)}q"), layout.MAIL_BYTES
+        mine = form.pack(*numbers)
+        parts = [self._exchange(mine[at : at + most], "gather_numbers") for at in range(0, max(len(mine), 1), most)]
+        return [form.unpack(b"".join(part)) for part in zip(*parts, strict=True)]
 
     def _exchange(self, mine: bytes, what: str, remark: str = "") -> list[bytes]:
         """The bytes of all members, by member: up to MAIL_BYTES, as many from each. Collective.
 
         what: the call, for the error if a member is missing. remark: text behind it in the first wait.
         """
-        mail = [self._host_heap.pads[r] + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
+        # Of two boxes: a member writes to this one again after one more barrier, before which all have read it.
+        place = layout.PADS_BYTES + (2 * self.mask + self._agreements % 2) * layout.MAIL_BYTES
+        mail = [self._host_heap.pads[r] + place for r in self.ranks]
         ctypes.memmove(mail[self.rank], mine, len(mine))
         self._host_barrier(10.0, f"{self._name}.{what}{remark}")
-        found = [ctypes.string_at(address, len(mine)) for address in mail]
-        self._host_barrier(10.0, f"{self._name}.{what}")  # no member writes again before all have read
-        return found
+        return [ctypes.string_at(address, len(mine)) for address in mail]
 
     def host_barrier(self, timeout_s: float = 10.0) -> None:
         """Waits for the members' processes, not for the work that is queued on their GPUs."""

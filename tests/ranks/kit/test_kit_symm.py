@@ -236,9 +236,27 @@ def epochs_near_the_wrap(rank: int, world: int) -> None:
     assert [team.next_epoch() for _ in range(17)][-2:] == [0, 1]
 
 
+def numbers_that_are_read_late(rank: int, world: int) -> None:
+    team, barriers = symm.connect(), []
+    barrier = team._host_barrier
+
+    def slow(*given: object) -> None:
+        barrier(*given)
+        barriers.append(given)
+        if rank == 0:
+            time.sleep(0.002)  # the others go on, up to the barrier of their next exchange
+
+    team._host_barrier = slow
+    for turn in range(20):
+        assert team.gather_numbers(turn, rank) == [(turn, peer) for peer in range(world)]
+    assert len(barriers) == 20
+    many = [tuple(range(peer, peer + 70)) for peer in range(world)]
+    assert team.gather_numbers(*many[rank]) == many
+
+
 WORK = [
     *itertools.product([read_peers, write_peers, signals], [1, 2, 3, 4, 8]),
-    *itertools.product([one_barrier_per_call], [2, 3, 8]),
+    *itertools.product([one_barrier_per_call, numbers_that_are_read_late], [2, 3, 8]),
     *((work, 2) for work in (views, outputs_in_a_ring, unanswered_wait, different_shapes, under_a_file_limit)),
     (epochs_near_the_wrap, 2),
     (buffers_of_a_smaller_team, 3),
