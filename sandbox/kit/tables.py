@@ -25,6 +25,6 @@ def numbers(listed: Sequence[int], device: torch.device) -> tuple[list[int], tor
     return [], _copied(tuple(listed), device)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)  # a run calls a kernel with up to 128 sets of addresses
 def _copied(listed: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return torch.tensor(listed, dtype=torch.int64, device=device)

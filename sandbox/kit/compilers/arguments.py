@@ -278,10 +278,11 @@ def _numbers(where: str) -> Converter:
         numbers = PxNumbers()
         if not isinstance(value, list | tuple) or len(value) > len(numbers.at):
             raise ArgumentError(f"{where} takes a list of up to {len(numbers.at)} ints, got {value!r}"[:200])
-        for index, number in enumerate(value):
-            if not isinstance(number, int):
-                raise ArgumentError(f"{where} takes ints, got {type(number).__name__} at {index}")
-            numbers.at[index] = number
+        try:
+            numbers.at[: len(value)] = value
+        except TypeError:
+            at, wrong = next(each for each in enumerate(value) if not isinstance(each[1], int))
+            raise ArgumentError(f"{where} takes ints, got {type(wrong).__name__} at {at}") from None
         return numbers
 
     return convert
