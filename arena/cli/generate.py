@@ -21,7 +21,7 @@ from arena.runs.engine import Engine
 from arena.runs.judge import Judgement
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
-from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -98,14 +98,19 @@ def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
         return save_best(workspace, plan.problem, access.header.player, best)
     make_folder(plan.output.absolute().parent, NAMED)
     if best.kernel.files:
-        return _write_folder(plan.output.with_suffix(""), best.answer.kernel)
+        return _write_folder(plan.output, best.answer.kernel)
     write_named_file(plan.output, best.answer.source)
     return plan.output
 
 
-def _write_folder(folder: Path, kernel: Kernel) -> Path:
-    """Writes a kernel of several files. If the folder exists, adds the kernel's hash to its name."""
-    if folder.exists():
+def _write_folder(path: Path, kernel: Kernel) -> Path:
+    """Writes a kernel of several files in place of a file, as FOLDER/kernel.py into FOLDER if that is empty.
+
+    If there is such a folder, adds the kernel's hash to its name.
+    """
+    inside = path.name == MAIN and path.parent != Path() and not any(path.parent.iterdir())
+    folder = path.parent if inside else path.with_suffix("")
+    if folder.exists() and not inside:
         folder = folder.with_name(f"{folder.name}-{kernel.sha256[:8]}")
     with writing(folder.absolute().parent, NAMED):
         write_folder(folder, kernel, mode=0o644)

@@ -21,6 +21,7 @@ from arena.setting_choice import Choice, choose_setting
 from problems.specification import Problem
 from sandbox.machine.backends import backend_names, named, refusal
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import MAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,12 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Judge each correct kernel in three random legal settings, too; time a faster one in two of them.",
     )
-    @options.file_option("-o", "--output", help="File for the best kernel. [default: the workspace's]")
+    @click.option(
+        *("-o", "--output"),
+        type=kernel_path,
+        metavar="FILE",
+        help="For the best kernel, or FOLDER/. [default: the workspace's]",
+    )
     @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
     @options.unsafe_option
     @functools.wraps(command)
@@ -112,6 +118,11 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def kernel_path(text: str) -> Path:
+    """The file for a kernel: kernel.py in a folder if the text ends with a slash."""
+    return Path(text, MAIN if text.endswith("/") else "")
+
+
 def setup_of(plan: Plan) -> PlayerSetup:
     """Returns what the model is created with, and its prompt from."""
     session, pool = plan.session, BudgetPool(plan.budget_usd, plan.budget_tokens)
@@ -126,6 +137,8 @@ def player_of(plan: Plan) -> Player:
         UsageError: no such model, no key, a limit in dollars without prices, or the output file exists.
         FolderUnwritable: the output file cannot be written.
     """
+    if plan.output is not None and plan.output.is_dir():
+        raise UsageError(f"{plan.output} is a folder", f"name a file, or -o {plan.output}/")
     if plan.output is not None and plan.output.exists() and not plan.force:
         raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
     if plan.model is None:

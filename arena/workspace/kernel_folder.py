@@ -143,10 +143,11 @@ def write_folder(folder: Path, kernel: Kernel, mode: int = 0o600) -> None:
         OSError: the folder was not created.
     """
     unfinished = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    files = {unfinished / name: data for name, data in {**kernel.files, MAIN: kernel.source.encode()}.items()}
     try:
-        for name, data in {**kernel.files, MAIN: kernel.source.encode()}.items():
-            path = unfinished / name
-            path.parent.mkdir(mode=0o755 if mode & 0o044 else 0o700, parents=True, exist_ok=True)
+        for parent in sorted({each for path in files for each in path.parents if not each.exists()}):
+            parent.mkdir(mode=0o755 if mode & 0o044 else 0o700)  # `parents=True` ignores the mode
+        for path, data in files.items():
             write_atomically(path, data, mode)
         unfinished.rename(folder)
     except OSError:

@@ -111,6 +111,11 @@ def test_an_answer_of_several_files_becomes_a_folder(
     assert first["kernel"] == "mine"
     assert (tmp_path / "mine/part.py").read_text() == "def solution(tensor): ...\n"
     assert second["kernel"] == f"mine-{first['attempts'][0]['sha256'][:8]}"
+    for folder, text, files in (("two_shot", answer, {"kernel.py", "part.py"}), ("one", RIGHT, {"kernel.py"})):
+        models.replies = [streamed(text)]
+        said = json.loads(pkb_arena(*arguments[:5], "-o", f"{folder}/", *arguments[7:]).stdout)
+        assert Path(said["kernel"]).parts[0] == folder
+        assert {path.name for path in (tmp_path / folder).iterdir()} == files
 
 
 @pytest.mark.slow

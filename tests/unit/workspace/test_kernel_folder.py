@@ -152,7 +152,9 @@ def test_a_folder_is_written_whole_or_not(tmp_path: Path) -> None:
         found = [path.stat().st_mode & 0o777 for path in (tmp_path / name).rglob("*")]
         assert sorted(found) == sorted([mode] * 3 + [access])
         assert (tmp_path / name).stat().st_mode & 0o777 == access
-    write_folder(tmp_path / "deep", Kernel("text", {"a/b/c.h": b""}))
+    write_folder(tmp_path / "deep" / "er", Kernel("text", {"a/b/c.h": b""}))
+    made = [tmp_path / "deep", *(tmp_path / "deep").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
     (tmp_path / "taken").write_text("a file")
     for place in ("taken", "taken/below"):
         with pytest.raises(OSError, match="Not a directory"):
