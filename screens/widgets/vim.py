@@ -29,6 +29,8 @@ _SELECTED = {"x": "d", "s": "c", "~": "g~", "u": "gu", "U": "gU"}
 _SELECTED_LINES = {"X": "d", "D": "d", "S": "c", "C": "c", "R": "c", "Y": "y"}
 _ASKED = {"u": "undo", "\x12": "redo", "zz": "center", ":w": "save", ":q": "leave"}
 _ASKED |= dict.fromkeys((":wq", ":x", "ZZ"), "save and leave")
+_SUBSTITUTE = re.compile(r"(%?)s/((?:\\.|[^\\/])+)/((?:\\.|[^\\/])*)/?(g?)")
+"""`:s/this/that/g`: whether all lines, the text to find, its replacement, whether each place of a line."""
 _INCLUSIVE = {*"eE$%ft", "ge", "gE"}
 _LINEWISE = {*"jkG\r-\x04\x15\x06\x02", "gg"}
 _PAIRS = {**dict.fromkeys("()b", "()"), **dict.fromkeys("[]", "[]"), **dict.fromkeys("{}B", "{}")}
@@ -518,9 +520,23 @@ class Vim:
             self._repeat(self._last._replace(times=count or self._last.times))
         elif line.isdecimal():
             self.cursor = indent_end(self.text, rows_away(self.text, 0, int(line[:9]) - 1))
+        elif (substitution := _SUBSTITUTE.fullmatch(line)) is not None:
+            self._substitute(*substitution.groups())
         else:
             asked = _ASKED.get(f":{line.rstrip('!')}" if line else what)
             self.asks = asked or (what.rstrip("\r") if what[0] in ":mq@'`\"[]Z" else ""), count or 1
+
+    def _substitute(self, all_lines: str, term: str, new: str, each: str) -> None:
+        """Replaces a plain text in the cursor's line or in all lines. The cursor goes to the last line that changed."""
+        term, new = (re.sub(r"\\(.)", r"\1", words) for words in (term, new))
+        start, end, _ = lines_around(self.text, *((0, len(self.text)) if all_lines else (self.cursor, self.cursor)))
+        before, pattern = self.text[start:end].split("\n"), pattern_of(term)
+        assert pattern is not None, "a term has a character"
+        after = [pattern.sub(lambda _: new, line, 0 if each else 1) for line in before]
+        rows = [row for row, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]]
+        self._replace(start, end, "\n".join(after))
+        if rows:
+            self.cursor = indent_end(self.text, rows_away(self.text, start, rows[-1]))
 
     def _join(self, times: int) -> None:
         """Joins the next lines to the cursor's, with a blank between them."""

@@ -49,6 +49,18 @@ async def test_vim_copies_centres_and_undoes_onto_a_character(editing) -> None:
         assert pilot.app.clipboard == "kept"
 
 
+async def test_vim_substitutes_in_a_line_or_in_all(editing) -> None:
+    async with editing() as (pilot, editor):
+        pilot.app.vim_keys = True
+        editor.open_saved("a.b a.b\n    a.b a.b\nc\n")
+        await pilot.press(*":s/a.b/x/", "enter")
+        assert editor.text == "x a.b\n    a.b a.b\nc\n"
+        await pilot.press(*r":%s/a.b/\1\//g", "enter")
+        assert (editor.text, editor.cursor_location) == ("x 1/\n    1/ 1/\nc\n", (1, 4))
+        await pilot.press(*":%s/not there/x", "enter", *"u")
+        assert editor.text == "x a.b\n    a.b a.b\nc\n"
+
+
 async def test_vim_takes_over_selection_of_mouse(editing) -> None:
     async with editing() as (pilot, editor):
         pilot.app.vim_keys = True
