@@ -288,12 +288,12 @@ class ArenaApp(TerminalApp):
         if isinstance(self.screen, BaseScreen):
             self.screen.zoom_focused()
 
-    def action_settings(self) -> None:
+    def action_settings(self, search: str = "") -> None:
         from screens.dialogs.settings import SettingsScreen
 
         before, file = self.services.settings, str(self.services.paths.settings_file)
         save = partial(self.save_settings, before=before)
-        ask(self, SettingsScreen(before, self.theme_names, file), save)
+        ask(self, SettingsScreen(before, self.theme_names, file, search), save)
 
     def action_doctor(self) -> None:
         from screens.dialogs.doctor import DoctorScreen

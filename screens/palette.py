@@ -16,6 +16,7 @@ from textual.fuzzy import Matcher
 from textual.screen import Screen
 from textual.widgets import OptionList
 
+from arena.settings import setting_fields
 from problems.specification import Problem
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import Layer, arena_app, if_there
@@ -136,7 +137,8 @@ class Commands(Provider):
         for action in self._actions():
             if score := fit(query, action.title, action.help):
                 row = self._row(action, matcher.highlight(action.title))
-                yield Hit(score + COMMAND, row, partial(self._do, action), action.title)
+                named = action.name == "settings" and query in {each.name for each in setting_fields()}
+                yield Hit(score + COMMAND, row, partial(self._do, action, query if named else ""), action.title)
         catalogue = arena_app(self.screen).services.catalogue
         # a dialog must be answered before another problem is opened
         for problem in catalogue.problems if catalogue and below is not None else []:
@@ -162,7 +164,7 @@ class Commands(Provider):
         own = [a for a in ACTIONS if a.scope == below.SCOPE != "everywhere" and a.name not in PLACES[1:]]
         return own + [a for a in ACTIONS if a.name in PLACES and a not in own] + general
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, action: Action, search: str = "") -> None:
         below = _screen_below(self.screen)
         if below is not None and (action.scope != "everywhere" or action.name in PANE_ACTIONS):
             await _uncover(below)
@@ -170,7 +172,7 @@ class Commands(Provider):
             await self.app.run_action(action.name, self.app.screen_stack[0])
             return
         namespace = "app" if action.scope == "everywhere" else "screen"
-        await self.app.screen.run_action(f"{namespace}.{action.name}")
+        await self.app.screen.run_action(f"{namespace}.{action.name}{f'({search!r})' * bool(search)}")
 
     async def _open(self, problem: Problem) -> None:
         if (below := _screen_below(self.screen)) is not None:

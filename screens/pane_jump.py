@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.geometry import Offset
 from textual.screen import ModalScreen
 
-from screens.actions import key_words
-from screens.app_protocol import Layer
+from screens.actions import key_of, key_words
+from screens.app_protocol import Layer, arena_app
 from screens.widgets.text_lines import FittedText, PlainStatic
 
 NEXT = "next"
@@ -77,8 +77,10 @@ class PaneJump(ModalScreen[str], Layer[str], inherit_bindings=False):
         self._pressed = True
         if key_words(event.key) == self._key:
             self.dismiss(NEXT)
-        else:
-            self.dismiss(next((stop.name for stop in self._stops if stop.letter == event.key.lower()), ""))
+            return
+        self.dismiss(next((stop.name for stop in self._stops if stop.letter == event.key.lower()), ""))
+        if key_words(event.key) == key_of("help", arena_app(self).services.settings.keymap):
+            self.app.call_later(self.app.run_action, "app.help")
 
     def on_resize(self, event: events.Resize) -> None:
         """Closes at another size: the panes are elsewhere then."""

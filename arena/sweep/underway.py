@@ -157,8 +157,8 @@ def start_sweep(paths: Paths, options: str) -> str:
             return name
         time.sleep(0.05)
     if sweep.returncode:
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise UsageError(" ".join(said[-2:]) or "the sweep ended at once", f"its output is in {log}")
+        said = log.read_text(encoding="utf-8", errors="replace").strip().replace("\n  ", " → ").splitlines()
+        raise UsageError(said[-1] if said else "the sweep ended at once", f"its output is in {log}")
     return name
 
 

@@ -342,7 +342,7 @@ class Referee:
         if run.rounds != 0:
             evaluation.open_baseline = partial(self.baseline_side, evaluation.correctness)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s)
+        evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s, against=run.versus)
         evaluation.give_way = partial(self.give_way, run.setting)
         return evaluation, judge
 
@@ -359,19 +359,26 @@ class Referee:
         return TimedSide(exchange, worlds)
 
     @contextlib.contextmanager
-    def leased(self, setting: events.Setting, urgency: int = 0, expected_s: float = 0.0) -> Iterator[None]:
+    def leased(
+        self,
+        setting: events.Setting,
+        urgency: int = 0,
+        expected_s: float = 0.0,
+        against: events.Contender | None = None,
+    ) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
             self.lease = Lease(devices_of(setting), urgency=Urgency(urgency), expected_s=expected_s)
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(self.lease):
-            self._await_turn(self.lease, setting)
+            name = Path(setting.problem_dir).name
+            self._await_turn(self.lease, f"{name} against {against.kernel_name}" if against is not None else name)
             with self.contenders.spares_stopped():
                 yield
 
-    def _await_turn(self, lease: Lease, setting: events.Setting) -> None:
-        """Takes a lease, after those whose turn is earlier. Emits the place in the queue when it changes.
+    def _await_turn(self, lease: Lease, what: str) -> None:
+        """Takes a lease, after those whose turn is earlier. Emits the place in the queue when it changes. what: for others.
 
         Raises:
             HarnessFailed: others have timed for too long.  Stopped: the run was cancelled.
@@ -379,7 +386,7 @@ class Referee:
         started = self.timer.monotonic()
         longest = deadlines.LEASE * (1 if lease.urgency is Urgency.PERSON else LONGER_FOR_OTHERS)
         told: events.Waiting | None = None
-        while not lease.take(Path(setting.problem_dir).name):
+        while not lease.take(what):
             place, count = lease.place()
             waiting = events.Waiting(holder=lease.holder(), place=place, waiting=count)
             if told is None or waiting != told:
@@ -410,7 +417,7 @@ class Referee:
             return 0.0
         stop()
         self.lease.give_way()
-        self._await_turn(self.lease, setting)
+        self._await_turn(self.lease, Path(setting.problem_dir).name)
         return self.timer.monotonic() - now
 
     def prepare(self, run: events.Run) -> PreparedSetting:

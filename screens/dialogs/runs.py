@@ -42,7 +42,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     """The keys of a subclass for the border."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "search the runs"),
-        Binding("m", "mark", "mark it; a search for `marked` lists only these"),
+        Binding("m", "mark", "mark it, to compare others with it; a search for `marked` lists only these"),
         Binding("n", "note", "note on the revision"),
         Binding("s", "sort", "fastest first, or newest first"),
         Binding("x", "void", "void it, or take that back"),
@@ -112,11 +112,15 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """Whether its kernel is the one in the editor."""
         return False
 
+    def runs_now(self, entry: RunRecord | Unrun) -> bool:
+        """Whether it is the text that is judged now."""
+        return False
+
     @property
     def counted(self) -> str:
         """ "3 of 4 runs, 1 text not run"."""
         ran, all_ran = (sum(isinstance(each, RunRecord) for each in rows) for rows in (self.entries, self._all))
-        unrun = len(self.entries) - ran
+        unrun = len(self.entries) - ran - sum(map(self.runs_now, self.entries))
         return f"{ran} of {all_ran} runs" + (f", {unrun} text{'s' * (unrun > 1)} not run" if unrun else "")
 
     # --- drawing -------------------------------------------------------------------------------------------
@@ -144,19 +148,21 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
             for row in drawn:
                 row[column] = (row[column][0].rjust(width), row[column][1])
         self._table.fill(shown, drawn)
-        places = [at for at, each in enumerate(self.entries) if here is not None and _id(each) == _id(here)]
+        places = [at for at, each in enumerate(self.entries) if here is not None and id_of(each) == id_of(here)]
         self._table.move_cursor(row=places[0] if places else 0)
         self.show_current()
         self._table.display = bool(self.entries)  # last: the focus must not go to what is below it
 
     def _matches(self, entry: RunRecord | Unrun, cells: dict[str, str], word: str) -> bool:
-        return _id(entry) in self._marked if word == MARKED else any(word in cell.lower() for cell in cells.values())
+        return id_of(entry) in self._marked if word == MARKED else any(word in cell.lower() for cell in cells.values())
 
     def _cell(self, entry: RunRecord | Unrun, name: str, cells: dict[str, str]) -> Figure:
         words, colour = cells[name], "muted" if isinstance(entry, Unrun) else "foreground"
         if name == "when":
-            mark = "●" if _id(entry) in self._marked else "▸" if self.is_here(entry) else " "
+            mark = "●" if id_of(entry) in self._marked else "▸" if self.is_here(entry) else " "
             words, colour = f"{mark} {figures.age_words(entry.created)}", "muted"
+        elif name == "verdict" and self.runs_now(entry):
+            words, colour = "running", "accent"
         elif name == "note":
             words = figures.cut(words, 40)
         elif isinstance(entry, RunRecord) and name == "verdict" and not entry.voided:
@@ -186,7 +192,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     def action_mark(self) -> None:
         if (entry := self.current) is not None:
-            self._marked ^= {_id(entry)}
+            self._marked ^= {id_of(entry)}
             self._list()
 
     def action_sort(self) -> None:
@@ -212,5 +218,5 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         await self._read()
 
 
-def _id(entry: RunRecord | Unrun) -> str:
+def id_of(entry: RunRecord | Unrun) -> str:
     return entry.run_id if isinstance(entry, RunRecord) else entry.sha256

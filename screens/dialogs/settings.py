@@ -31,8 +31,10 @@ class SettingsScreen(Dialog[Settings | None]):
         Binding("slash", "filter", "search"),
     ]
 
-    def __init__(self, settings: Settings, themes: list[str], file: str) -> None:
+    def __init__(self, settings: Settings, themes: list[str], file: str, search: str = "") -> None:
+        """search: the words of the settings to show; empty: all."""
         super().__init__()
+        self._searched = search
         self._settings, self._themes, self._file = settings, themes, file
         self._keymap = settings.keymap
         self._sure = False
@@ -50,6 +52,9 @@ class SettingsScreen(Dialog[Settings | None]):
 
     def on_mount(self) -> None:
         self._report()
+        if self._searched:
+            self.query_one(FilterInput).value = self._searched
+            self.query_one(FilterInput).display = True
         self.watch(self.app, "theme", self._theme_chosen, init=False)
         self.watch(self._list_of_themes.query_one(OptionList), "highlighted", self._preview, init=False)
 

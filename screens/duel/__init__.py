@@ -215,7 +215,7 @@ class DuelScreen(BaseScreen):
             self._shown[name] = side.last.number
             self.panes[name].text = shown_text(side.last.kernel)
         elif side.last is None:
-            self.panes[name].text = plays
+            self.panes[name].text = f"# No submission yet\n{plays}".rstrip()
 
     # --- keys ------------------------------------------------------------------------------------------------
 

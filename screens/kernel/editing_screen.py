@@ -137,7 +137,8 @@ class EditingScreen(BaseScreen):
     def _restore(self, chosen: Kernel | Contender | None) -> None:
         if isinstance(chosen, Contender):
             if self.may_run():
-                self.go_to("answer")  # the next key is not for the text
+                if not self.has_class("-wide"):
+                    self.go_to("answer")
                 self.start(self.session.run(self.buffer.kernel, chosen), "run")
         elif chosen is not None and self.may_edit():
             self.put(chosen, "Restored into the editor.")
@@ -371,7 +372,8 @@ class EditingScreen(BaseScreen):
         for pane in self.query_one(ResultPane).in_use:
             tab = tabs.letter_at("result" if pane.NAME == "answer" else pane.NAME)  # on a narrow screen
             at = pane.region.offset if pane.region.area else tab
-            stops.append(Stop(pane.LETTER, pane.NAME, pane.TITLE.lower(), at))
+            title = str(pane.border_title or pane.TITLE).partition(",")[0].lower()
+            stops.append(Stop(pane.LETTER, pane.NAME, title, at))
         return stops
 
     def zoom_focused(self) -> None:

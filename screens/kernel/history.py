@@ -17,11 +17,10 @@ from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens import figures
-from screens.dialogs.runs import RunsDialog
+from screens.dialogs.runs import RunsDialog, id_of
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar, open_bar
-from screens.widgets.tables import Figure
 from screens.widgets.text_lines import PlainStatic
 
 _KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
@@ -35,7 +34,7 @@ class HistoryScreen(RunsDialog):
     KEYS: ClassVar[str] = "enter restore · space diff · t time · "
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "find in the preview"),
-        Binding("space", "compare", "compare with the editor"),
+        Binding("space", "compare", "compare with the editor, or with a marked one"),
         Binding("f", "one_file", "only the file in front, or all files"),
         Binding("t", "time", "time the editor's kernel against it"),
     ]
@@ -99,10 +98,17 @@ class HistoryScreen(RunsDialog):
     def is_here(self, entry: RunRecord | Unrun) -> bool:
         return entry.sha256 == self.editors.sha256
 
-    def _cell(self, entry: RunRecord | Unrun, name: str, cells: dict[str, str]) -> Figure:
-        unrun = name == "verdict" and isinstance(entry, Unrun) and self.is_here(entry)
-        runs = unrun and self.session.judges(self.editors)
-        return ("running", "accent") if runs else super()._cell(entry, name, cells)
+    def runs_now(self, entry: RunRecord | Unrun) -> bool:
+        return isinstance(entry, Unrun) and self.is_here(entry) and self.session.judges(self.editors)
+
+    @property
+    def _beside(self) -> tuple[Kernel, str]:
+        """What the revision under the cursor is compared with: a marked one, else the editor's kernel; with its name."""
+        marked = (each.sha256 for each in self._all if id_of(each) in self._marked and each is not self.current)
+        for sha256 in marked:
+            if (kernel := self.services.workspace.kernel(sha256)) is not None:
+                return kernel, f"revision {sha256[:8]}"
+        return self.editors, "editor"
 
     def show_current(self) -> None:
         """Shows the revision under the cursor."""
@@ -125,7 +131,8 @@ class HistoryScreen(RunsDialog):
         if kernel is None:
             source.show(f"# the text of {name} is not in the workspace", MAIN)
         elif self.comparing:
-            source.compare(self._shown(kernel), self._shown(self.editors), name, "editor")
+            beside, of = self._beside
+            source.compare(self._shown(kernel), self._shown(beside), name, of)
         elif self.one_file:
             source.show(self._shown(kernel)[self.file], self.file)
         else:
@@ -176,12 +183,11 @@ class HistoryScreen(RunsDialog):
             doubt = " ".join(filter(None, [wrong, same, "A run is in progress." if self.session.judging else ""]))
             if doubt and self._sure_of != entry:
                 self._sure_of = entry
-                self.app.notify(
-                    f"{doubt} t again times the editor's kernel against it.", severity="warning", markup=False
-                )
+                words = f"{doubt} t again times the editor's kernel against it."
+                self.app.notify(words, severity="warning", markup=False)
                 return
-            name = f"revision-{entry.sha256[:8]}"
-            self.dismiss(Contender(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
+            name = f"revision-{entry.sha256[:8]}{f'/{MAIN}' if kernel.files else '.py'}"
+            self.dismiss(Contender(name, kernel.source, kernel.files))
 
     async def follow(self) -> None:
         await super().follow()

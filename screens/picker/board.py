@@ -38,6 +38,7 @@ _NOTES = {
     " attempt. Behind the line: published, of all problems, on another machine.",
     BOUND: f"Correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
+MORE = "→ more columns"
 OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
 
@@ -103,6 +104,12 @@ class BoardDialog(Dialog[Problem | None]):
     def _show(self) -> None:
         if self.board is None:
             return
+        self._fill(self.board)
+        table, keys = self._board, [words for words in self._keys if words != MORE]
+        cut = sum(column.get_render_width(table) for column in table.ordered_columns) > table.size.width
+        self.name_keys(" · ".join([MORE, *keys] if cut else keys))
+
+    def _fill(self, board: Board) -> None:
         table = self._board
         table.fixed_columns = 2
         shown = " · ".join(f"▸{view}" if view == self.view else view for view in VIEWS)
@@ -112,11 +119,11 @@ class BoardDialog(Dialog[Problem | None]):
             note = f"No results yet. Press {self.key_words('open')} on a problem, then {self.key_words('save')}."
         table.display = bool(self.standings) or self.view != PROBLEMS
         if self.view != PROBLEMS and self.place is not None:
-            more = f" (of {len(self.board.places)}; p: next)" if len(self.board.places) > 1 else ""
-            note = f"{place_words(self.board, self.place)}{more}. {note}"
+            more = f" (of {len(board.places)}; p: next)" if len(board.places) > 1 else ""
+            note = f"{place_words(board, self.place)}{more}. {note}"
         if self.view in (CATEGORIES, CURVE):
             note += f" ({read_published().source})"
-        note += "".join(f" Left out: {each.what}." for each in self.board.left_out)
+        note += "".join(f" Left out: {each.what}." for each in board.left_out)
         about = self.query_one("#board-note", PlainStatic)
         about.update(note)
         about.set_class(table.display, "above")

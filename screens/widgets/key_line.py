@@ -48,7 +48,7 @@ def entitle(pane: Widget, title: str | None = None, subtitle: str | None = None)
 LEADING = (
     *("save", "run", "open_row"),
     *("submit", "agree", "share", "rematch", "take_over", "replay_pause", "replay_on", "replay_share", "write_trace"),
-    *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
+    *("leave_sweep", "leave_profile", "leave_duel", "leave_replay", "problems"),
 )
 """The main actions of a screen come first. The keys of the focused widget follow, then the screen's other keys."""
 PLACES = ("jump", "zoom")

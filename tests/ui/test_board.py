@@ -54,6 +54,9 @@ async def test_players_stand_side_by_side_in_views(open_app, until, go_to, scree
         row = next(line for line in lines if "all  " in line and "/87" in line)
         assert " 2 · 1 /2" in row  # you, at tiny: both solved, one faster
         assert "36 · 27 /87" in row  # the published totals, as printed
+        for columns in (60, 160):
+            await pilot.resize_terminal(columns, 45)
+            await until(pilot, lambda: ("→ more columns" in screen_text(app)) == (columns == 60))  # noqa: B023
 
         await go_to(pilot, "▸fast_p", "f3")
         table = app.screen.query_one("#board")

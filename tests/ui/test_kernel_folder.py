@@ -258,7 +258,9 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         assert app.screen_stack[-2].session.path == path
 
 
-async def test_history_names_other_kernels_and_times_against_one(open_app, until, save_kernel, screen_text) -> None:
+async def test_history_names_other_kernels_and_times_against_one(
+    open_app, until, type_kernel, save_kernel, screen_text
+) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         store = app.services.store
@@ -267,13 +269,16 @@ async def test_history_names_other_kernels_and_times_against_one(open_app, until
         store.record(replace(store.history(13)[0], run_id="other", kernel_name="wrong.py"))
         await save_kernel(pilot, "pass\n# two")
         await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
+        type_kernel(screen, "pass\n# three")
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "wrong.py" in screen_text(app))
         heads = {str(column.label).strip() for column in app.screen.query_one("#runs").ordered_columns}
         assert heads & {"kernel", "setting", "player", "outcome"} == {"kernel"}  # what all rows share is said above
         assert "you · tiny bfloat16 W=2 cpu" in screen_text(app)
-        app.screen.query_one("#runs").move_cursor(row=1)
+        await pilot.press("m", "down", "space")  # compares with the marked run, not with the editor
+        marked = f"+++ revision {screen.session.state.sha256[:8]}"
+        await until(pilot, lambda: marked in screen_text(app))
         await pilot.press("t")
         await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))
         assert screen.session._judged.versus.source == "pass"
-        assert screen.session._judged.source == "pass\n# two"
+        assert screen.session._judged.source == "pass\n# three"

@@ -128,6 +128,13 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
         await until(pilot, lambda: app.theme == "light")  # the one under the cursor is shown, not chosen
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == before)
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: app.screen.query(CommandInput))
+        commands = app.screen.query_one(CommandList)
+        app.screen.query_one(CommandInput).value = "vim"
+        await until(pilot, lambda: found()[:1] == ["settings"])
+        await pilot.press("enter")
+        await until(pilot, lambda: [each.display for each in app.screen.query(".setting")].count(True) == 1)
 
 
 async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to, screen_text) -> None:

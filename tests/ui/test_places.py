@@ -18,6 +18,12 @@ async def jump(app, pilot, until, letter: str) -> None:
     await until(pilot, lambda: not isinstance(app.screen, PaneJump))
 
 
+async def test_help_opens_in_place_of_letters(open_app, go_to) -> None:
+    async with open_app() as (_, pilot):
+        await go_to(pilot, PaneJump, "ctrl+o")
+        await go_to(pilot, HelpScreen, "f1")
+
+
 async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         below = "Every rank holds a tensor"

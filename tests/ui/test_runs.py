@@ -131,6 +131,7 @@ async def test_text_after_versus_run_has_its_verdict(open_app, type_kernel, save
         await until(pilot, lambda: f"of {sha256} against r · F5" in screen_text(app) and "✗ WRONG" in screen_text(app))
         type_kernel(screen, "typed, and never run")
         await until(pilot, lambda: f"of revision {sha256} against r · F5" in screen_text(app))
+        assert "what is wrong" in [stop.title for stop in screen.stops()]
         type_kernel(screen, "pass")
         await until(pilot, lambda: "F5 runs it again" in screen_text(app) and "finished: PASS" in screen_text(app))
         assert "✗ WRONG" not in screen_text(app)
@@ -250,6 +251,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         kernels = [entry.sha256 for entry in history.entries]
         running, at = (kernels.index(content_hash(text)) for text in ("wait", "wrong"))
         assert history.query_one("#runs").get_cell_at((running, 1)).plain == "running"
+        assert history.counted == "1 of 1 runs"
         history.query_one("#runs").move_cursor(row=at)
         await pilot.pause()
         await pilot.press("t")
@@ -258,8 +260,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, save_kernel, un
         await history.follow()  # as when a run has ended between both presses
         await pilot.press("t")
         await until(pilot, lambda: app.screen is screen and screen.session._request.versus is not None)
-        await pilot.press("x")
-        assert screen.editor.text == "wait"
+        await until(pilot, lambda: app.focused is screen.editor)
 
 
 async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, go_to, screen_text) -> None:

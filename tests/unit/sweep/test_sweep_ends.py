@@ -137,7 +137,7 @@ def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
     paths.sweeps.mkdir(parents=True)
     (paths.sweeps / "mine.jsonl").touch()
     os.utime(paths.sweeps / "mine.jsonl", (1 << 33, 1 << 33))  # the clock was set back since
-    with pytest.raises(UsageError, match="nobody"):
+    with pytest.raises(UsageError, match="'nobody' names no player → use "):
         start_sweep(paths, "--players nobody --name=mine")
     assert (paths.sweeps / "mine.log").exists()
     for options, said in (("--name 'a", "quot"), ("", "no options: every baseline would run")):
