@@ -342,7 +342,8 @@ class Referee:
         if run.rounds != 0:
             evaluation.open_baseline = partial(self.baseline_side, evaluation.correctness)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s, against=run.versus)
+        against = f" against {run.versus.kernel_name}" if run.versus is not None else ""
+        evaluation.leased = partial(self.leased, run.setting, expected_s=run.budget_s, against=against)
         evaluation.give_way = partial(self.give_way, run.setting)
         return evaluation, judge
 
@@ -360,11 +361,7 @@ class Referee:
 
     @contextlib.contextmanager
     def leased(
-        self,
-        setting: events.Setting,
-        urgency: int = 0,
-        expected_s: float = 0.0,
-        against: events.Contender | None = None,
+        self, setting: events.Setting, urgency: int = 0, expected_s: float = 0.0, against: str = ""
     ) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
@@ -372,8 +369,7 @@ class Referee:
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(self.lease):
-            name = Path(setting.problem_dir).name
-            self._await_turn(self.lease, f"{name} against {against.kernel_name}" if against is not None else name)
+            self._await_turn(self.lease, Path(setting.problem_dir).name + against)
             with self.contenders.spares_stopped():
                 yield
 
