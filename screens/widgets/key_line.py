@@ -48,11 +48,11 @@ def entitle(pane: Widget, title: str | None = None, subtitle: str | None = None)
 LEADING = (
     *("save", "run", "open_row"),
     *("submit", "agree", "share", "rematch", "take_over", "replay_pause", "replay_on", "replay_share", "write_trace"),
-    *("leave_sweep", "leave_profile", "leave_duel", "leave_replay", "problems"),
+    *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
 )
 """The main actions of a screen come first. The keys of the focused widget follow, then the screen's other keys."""
-PLACES = ("jump", "zoom")
-"""The actions that lead to every pane; they come right after the main actions."""
+PLACES = ("jump", "zoom", "problems")
+"""The actions that lead to every pane, and away from a kernel; they come right after the main actions, in this order."""
 KEPT = ("help", "command_palette", "quit")
 """Shown even if no other key fits, because they lead to all others."""
 GAP = 2
@@ -106,7 +106,8 @@ class KeyLine(Widget):
         if not self.is_attached:
             return
         # the others keep their order
-        keys = sorted(self._active_keys(), key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES))
+        first = {action: at for at, action in enumerate(("", *PLACES))} | dict.fromkeys(LEADING, 0)
+        keys = sorted(self._active_keys(), key=lambda key: first.get(key.action, len(first)))
         if keys != self._keys:
             self._keys = keys
             self._point_at(None)

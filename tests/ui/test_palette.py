@@ -130,9 +130,8 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
         await until(pilot, lambda: app.theme == before)
         await pilot.press("ctrl+p")
         await until(pilot, lambda: app.screen.query(CommandInput))
-        commands = app.screen.query_one(CommandList)
         app.screen.query_one(CommandInput).value = "vim"
-        await until(pilot, lambda: found()[:1] == ["settings"])
+        await until(pilot, lambda: offered(app)[:1] == ["settings"])
         await pilot.press("enter")
         await until(pilot, lambda: [each.display for each in app.screen.query(".setting")].count(True) == 1)
 

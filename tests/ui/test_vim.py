@@ -156,8 +156,8 @@ async def test_esc_ends_vim_mode_before_it_cancels(open_app, services, until, go
         await until(pilot, lambda: screen.session.path.read_text() == f"#{text}")
         await pilot.press("escape")
         await until(pilot, lambda: screen.was_pressed("cancel"))
-        await pilot.press(*":%s/a/b/", "enter")
-        await until(pilot, lambda: any("editor: ':%s/a/b/'" in str(note.message) for note in app._notifications))
+        await pilot.press(*":g/a/d", "enter")
+        await until(pilot, lambda: any("editor: ':g/a/d'" in str(note.message) for note in app._notifications))
         await go_to(pilot, "#find-term", "ctrl+f")
 
 

@@ -201,7 +201,7 @@ def test_unknown_command_does_nothing(keys: str) -> None:
         ("yl", ("copy", 1)),
         ("zz", ("center", 1)),
         ("qa", ("qa", 1)),
-        (":%s/a/b/<enter>", (":%s/a/b/", 1)),
+        (":g/a/d<enter>", (":g/a/d", 1)),
         ("fz", ("", 1)),
     ],
 )
