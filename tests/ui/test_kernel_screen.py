@@ -115,7 +115,7 @@ async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_tex
         await until(pilot, lambda: keys() == "^s save & run  F5 run  ^o panes  ^q quit  F1 help  ^p menu")
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys())
-        assert "^t zoom  F10 problems" in keys()
+        assert "^t zoom  F10 back" in keys()
         await pilot.resize_terminal(80, 30)
         app.screen.show_view("log")
         await pilot.resize_terminal(160, 45)
