@@ -66,7 +66,7 @@ async def test_keys_below_are_those_of_what_has_focus(open_app, until, screen_te
         assert keys().startswith("^s save & run  F5 run")
         assert "y copy" in keys()
         await pilot.press("escape", "f3")
-        await until(pilot, lambda: app.screen.view == "baseline" and "F2 $EDITOR  F3 view  ^f find" in keys())
+        await until(pilot, lambda: app.screen.view == "baseline" and "F2 editor  F3 view  F4 size" in keys())
         assert keys().index("F6 history") > keys().index("^f find")
 
 
