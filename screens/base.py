@@ -208,8 +208,8 @@ class BaseScreen(Layer[None]):
         except ArenaError as error:
             self.complain(error.one_line)
         except Exception as error:
-            if isinstance(error, NoMatches) and self not in self.app.screen_stack:
-                return  # the screen was left meanwhile, and its widgets are gone
+            if isinstance(error, NoMatches) and not (self.app.is_running and self in self.app.screen_stack):
+                return  # the screen or the app was left meanwhile, and its widgets are gone
             if refused := refusal(error):
                 self.complain(refused.one_line)
                 return

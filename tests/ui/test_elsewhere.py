@@ -4,10 +4,12 @@ import errno
 import subprocess
 import sys
 import time
+from unittest.mock import AsyncMock
 
 import pytest
 from textual.color import Color
 from textual.command import CommandList, CommandPalette
+from textual.css.query import NoMatches
 
 from arena.errors import ArenaError
 from arena.machine.finding import MachineFinding
@@ -279,10 +281,7 @@ LATER = {str(path) for path in ArenaApp.LATER_CSS}
 
 
 async def test_first_paint_reads_only_styles_it_needs(services, monkeypatch) -> None:
-    async def nothing(self: ArenaApp) -> None:
-        """Replaces what follows the first paint."""
-
-    monkeypatch.setattr(ArenaApp, "_open", nothing)
+    monkeypatch.setattr(ArenaApp, "_open", AsyncMock())  # what follows the first paint
     app = ArenaApp(services)
     async with app.run_test() as pilot:
         await pilot.pause()
@@ -298,16 +297,16 @@ async def test_a_title_is_never_markup(open_app, until, screen_text) -> None:
         await until(pilot, lambda: all(said in screen_text(app) for said in ("[red]kernel[/red]", "[/nothing]")))
 
 
-async def test_path_that_system_refuses_is_no_internal_error(open_app, until) -> None:
-    async def refused() -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "/closed/kernel.py")
-
+async def test_path_that_system_refuses_is_no_internal_error(open_app, until, monkeypatch) -> None:
+    refused = AsyncMock(side_effect=PermissionError(errno.EACCES, "Permission denied", "/closed/kernel.py"))
     async with open_app(problem="13") as (app, pilot):
         app.screen.start(refused(), "run")
         await until(pilot, lambda: bool(len(app._notifications)))
         (said,) = (note.message for note in app._notifications)
         assert said.startswith("/closed/kernel.py: Permission denied")
         assert "check its permissions" in said
+        monkeypatch.setattr(app, "_running", False)
+        await app.screen._guard(AsyncMock(side_effect=NoMatches)())  # of an app that was left: no fault
 
 
 async def test_a_fault_keeps_text_and_prints_ten_lines(open_app, paths, monkeypatch, capfd, until) -> None:
