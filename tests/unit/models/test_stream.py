@@ -65,12 +65,6 @@ async def ask(player: ModelClient) -> tuple[ModelAnswer, list[AnyPiece]]:
     return answer, pieces
 
 
-async def test_the_words_of_a_refusal_are_its_reason(model_server: ModelServer) -> None:
-    model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "NOT THIS"}}\n\n')]
-    answer, _ = await ask(player(model_server, "gemini"))
-    assert (answer.outcome, answer.reason) == ("refusal", "the model declined: NOT THIS")
-
-
 async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> None:
     thought = b'data: {"choices": [{"delta": {"reasoning_content": "```python hmm"}}]}\n\n'
     model_server.replies = [raw(thought + events("openai_chat", KERNEL))]
