@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from forked_programs import CommandLine, answer_of, fails
-from stored_runs import trace_header
+from stored_runs import cell_result, header, result, trace_header
 
 from arena.errors import MachineError
 from arena.export.pages import export_pages
@@ -18,12 +18,11 @@ from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Thought
 from arena.paths import Paths
 from arena.players.trace import Answered, Called, Judged, Returned, TraceRecorder
-from arena.records.header import RunHeader
 from arena.records.json_lines import Journal, append_line
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.records.voids import Void
 from arena.sweep.journal import SweepJournal
-from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepPlan, SweepSession
+from arena.sweep.records import NO_KERNEL, Cell, SweepPlan, SweepSession
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 from sandbox.protocol import events
@@ -45,33 +44,30 @@ def run(
     other_than: str = "", correctness_only: bool = False, **more: object,
 ) -> RunRecord:  # fmt: skip
     """Writes the journal of a finished run and returns its report."""
-    header = RunHeader(
-        run_id=run_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
-        kernel_path="", sha256=kernel_hash(source, files or {}), source=source, files=files or {}, setting=SETTING,
+    begun = header(
+        run_id, source, player, created=1.7e9, sha256=kernel_hash(source, files or {}), files=files or {}, setting=SETTING,
         other_than=other_than, correctness_only=correctness_only,
     )  # fmt: skip
     passed = verdict is Verdict.PASS
     known: dict[str, object] = {
-        "verdict": verdict, "detail": "", "failure": None, "paper_rule": None, "error": None, "jail": "none", "sealed": True,
-        "speedup": events.Speedup(call=events.Interval(2.0, 1.9, 2.1), device=None) if passed else None,
         "baseline_us": events.Microseconds(call=20.0, device=None), "contender_us": events.Microseconds(call=10.0, device=None),
-        "roofline": events.Roofline(bound_us=5.0, percent=50.0, limiter="link") if passed else None, "rounds": 9,
+        "roofline": events.Roofline(bound_us=5.0, percent=50.0, limiter="link") if passed else None, "rounds": 9, "jail": "none",
         "outcome": "faster" if passed else "", "clock": "call", "told": "2.00× faster end-to-end" if passed else "",
         "seconds": events.Seconds(total=2.0),
     }  # fmt: skip
-    result = events.Result(**(known | more))  # type: ignore[arg-type]
+    ended = result(verdict, events.Interval(2.0, 1.9, 2.1) if passed else None, **(known | more))
     paths.runs.mkdir(parents=True, exist_ok=True)
     name = run_id if run_id.isalnum() else "evil"
-    journal = Journal(paths.runs / f"{name}.jsonl", header, pytest.fail)
-    journal.append(events.Finished(run_id=run_id, sha256=header.sha256, result=result))
+    journal = Journal(paths.runs / f"{name}.jsonl", begun, pytest.fail)
+    journal.append(events.Finished(run_id=run_id, sha256=begun.sha256, result=ended))
     journal.close()
-    return record_of(header, result)
+    return record_of(begun, ended)
 
 
 def trace(paths: Paths, trace_id: str, first: RunRecord, second: RunRecord, words: str = "") -> None:
     """Writes the trace of a model's two steps, the second with feedback."""
-    header = trace_header(trace_id, "agent:m" + words, created=1.7e9, setting=SETTING)
-    recorder = TraceRecorder(header, paths, pytest.fail, [])
+    begun = trace_header(trace_id, "agent:m" + words, created=1.7e9, setting=SETTING)
+    recorder = TraceRecorder(begun, paths, pytest.fail, [])
     task = Message("user", "the task" + words)
     recorder.ask(1, Conversation("the system" + words, (task,)))
     recorder.piece(Thought("a thought" + words), Spent())
@@ -106,15 +102,15 @@ def swept(paths: Paths, trace_id: str, found: RunRecord, words: str = "", name: 
     )
     for attempt, verdict, detail in ((1, found.verdict.value, ""), (2, NO_KERNEL, "prose" + words)):
         cell = Cell(slug="allreduce" + words, setting=SETTING, player="agent:m" + words, attempt=attempt, catalogue="v")
-        journal.append(
-            CellResult(
-                at=1.7e9, key=f"key{attempt}{words}", cell=cell, problem_id=1, category="collective", class_="C",
-                sha256=found.sha256 if attempt == 1 else "", machine=machine.digest, worker="local", verdict=verdict,
-                detail=detail, report=found if attempt == 1 else None, spent=Spent(400, 60, 0.03),
-                trace_id=trace_id if attempt == 1 else "",
-                seconds=3.0,
-            )
-        )  # fmt: skip
+        here = {"report": found, "sha256": found.sha256, "trace_id": trace_id} if attempt == 1 else {}
+        known = {
+            "at": 1.7e9,
+            "key": f"key{attempt}{words}",
+            "machine": machine.digest,
+            "detail": detail,
+            "seconds": 3.0,
+        }
+        journal.append(cell_result(cell, verdict, spent=Spent(400, 60, 0.03), **known, **here))
     journal.close()
 
 
