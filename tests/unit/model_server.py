@@ -319,7 +319,7 @@ class ModelServer:
         self.replies: list[Reply | Callable[[Seen], Reply]] = []
         self.seen: list[Seen] = []
         self.left = threading.Event()
-        """Set when a client disconnects in the middle of a reply."""
+        """Set when a client disconnects in the middle of a reply, or of its request."""
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         outer = self
@@ -327,6 +327,11 @@ class ModelServer:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 outer._serve(self)
+
+            def finish(self) -> None:
+                if not self.raw_requestline:
+                    outer.left.set()
+                super().finish()
 
         class Server(socketserver.ThreadingTCPServer):
             allow_reuse_address = True
