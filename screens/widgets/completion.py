@@ -162,7 +162,7 @@ class Completion(Vertical):
 
     def take(self, key: str, *, typed: bool) -> bool:
         """Handles a key of the editor; returns whether the list used it. typed: the key writes a character."""
-        if self.is_open:
+        if self.is_open or self._due:
             self.follow()  # the message of the letter before this key may not have arrived yet
         self._due = key == "full_stop" or (self._due and typed)
         if not self.is_open:

@@ -1,6 +1,7 @@
 """Completion of the kit's names in the editor, and the signature at the cursor."""
 
 import pytest
+from textual.events import Key
 from textual.widgets import OptionList
 
 from screens.widgets.completion import Completion, name_at, names_for, signature_words
@@ -61,7 +62,7 @@ def test_signature_is_as_full_as_there_is_room() -> None:
     assert signature_words(name, 12) == "symm.stage(…"
 
 
-async def test_dot_lists_names_and_enter_or_tab_takes(editing) -> None:
+async def test_dot_lists_names_and_enter_or_tab_takes(editing, until) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM)
         assert editor.completion.is_open
@@ -74,6 +75,9 @@ async def test_dot_lists_names_and_enter_or_tab_takes(editing) -> None:
         assert editor.text == "symm.stage\nsymm.world"
         await pilot.press("ctrl+z")
         assert editor.text == "symm.stage\nsymm.wo"
+        for key in "\nsymm.wo\t":  # they come together
+            pilot.app.post_message(Key({"\n": "enter", ".": "full_stop", "\t": "tab"}.get(key, key), key))
+        await until(pilot, lambda: editor.text == "symm.stage\nsymm.wo\nsymm.world")
 
 
 async def test_up_goes_round_and_choice_is_explained(editing) -> None:
@@ -93,8 +97,7 @@ async def test_a_closed_list_takes_no_key(editing) -> None:
         assert not pilot.app.query_one(Completion).display
         await pilot.press("p", "enter", "tab", "up", "down", "x")
         assert editor.text == "symm.p\n    x"
-        await pilot.press("enter", *SYMM, *"out")  # the name is complete: enter ends the line
-        await pilot.press("enter")
+        await pilot.press("enter", *SYMM, *"out", "enter")  # the name is complete: enter ends the line
         assert editor.text.endswith("symm.out\n    ")
 
 
@@ -109,8 +112,7 @@ async def test_comments_strings_and_cuda_have_no_list(editing, text: str) -> Non
 
 async def test_list_goes_with_word_and_focus(editing) -> None:
     async with editing() as (pilot, editor):
-        await pilot.press(*SYMM, "s")
-        await pilot.press("backspace")
+        await pilot.press(*SYMM, "s", "backspace")
         assert len(editor.completion.names) > 3
         await pilot.press("backspace")
         assert not editor.completion.is_open

@@ -107,8 +107,7 @@ async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
 async def test_lines_are_drawn_as_they_are_now(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree\nfour")
-        await pilot.press("down", "down", *"new ")
-        await pilot.press("down", "down")
+        await pilot.press("down", "down", *"new ", "down", "down")
         editor.replace("eins", (0, 0), (0, 3))
         await pilot.pause()
         drawn = [strip.text.strip("▊▎ ").split() for strip in editor.render_lines(Region(0, 1, 40, 4))]

@@ -190,8 +190,7 @@ async def test_terminals_own_colours_show_cursor_and_dialogs(open_app, until, sc
         assert (style.reverse, style.color) == (True, style.bgcolor)  # two colours would be swapped: the text's own
         await pilot.press("ctrl+p")
         assert app.screen.query_one(CommandList).get_component_rich_style("option-list--option-highlighted").underline
-        await pilot.press("escape")
-        await pilot.press("f4")
+        await pilot.press("escape", "f4")
         await until(pilot, lambda: bool(app.screen.query("#world")) and "kernel.py" in screen_text(app))  # behind it
         assert app.screen.query("Input").first().rich_style.underline
         assert app.screen.query("SelectCurrent").first().rich_style.underline
