@@ -53,8 +53,11 @@ class SettingsScreen(Dialog[Settings | None]):
     def on_mount(self) -> None:
         self._report()
         if self._searched:
-            self.query_one(FilterInput).value = self._searched
-            self.query_one(FilterInput).display = True
+            box = self.query_one(FilterInput)
+            box.value, box.display = self._searched, True
+            self._search()
+            with arena_app(self).keys_wait():
+                self.call_after_refresh(box.action_to_list)
         self.watch(self.app, "theme", self._theme_chosen, init=False)
         self.watch(self._list_of_themes.query_one(OptionList), "highlighted", self._preview, init=False)
 

@@ -134,6 +134,7 @@ async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> 
         await until(pilot, lambda: offered(app)[:1] == ["settings"])
         await pilot.press("enter")
         await until(pilot, lambda: [each.display for each in app.screen.query(".setting")].count(True) == 1)
+        await until(pilot, lambda: app.focused.id == "set-vim")
 
 
 async def test_menu_at_kernel_has_its_templates_and_demo(open_app, until, go_to, screen_text) -> None:
