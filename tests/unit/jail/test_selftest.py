@@ -134,6 +134,7 @@ def test_referee_is_known_by_namespace_or_command(namespace, command, found):
     with choice._bait() as facts:
         facts["command"] = facts["command"] if command else "another"
         facts["namespaces"]["pid"] = facts["namespaces"]["pid"] if namespace else "pid:[1]"
+        assert selftest._files(facts)["reads_environment"]()  # of another process
         attempts = selftest._processes(facts)
         for name in ("reads_referee", "signals_referee", "limits_referee", "moves_referee"):
             assert attempts[name]() is found

@@ -16,7 +16,6 @@ from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
 from sandbox.referee.awaiting import Stopped
 from sandbox.worlds.contenders import SPARES
-from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.first_process import started, wrapped_for
 from sandbox.worlds.world import State
 from sandbox.worlds.world_process import WorldProcess
@@ -149,13 +148,6 @@ def test_one_spare_is_enough_where_memory_is_short() -> None:
     pool.contenders.prepare_spare(machine.setting())
     tend(machine, pool)
     assert len(pool.contenders.spares) == 1
-
-
-def test_no_room_for_first_one_is_harnesss_fault() -> None:
-    machine = MadeMachine()
-    machine.room = 0
-    with pytest.raises(HarnessFailed, match="cannot start the spare world: no room"):
-        machine.pool().contenders.take(machine.setting())
 
 
 def test_opening_spare_of_cancelled_run_is_heard_out() -> None:

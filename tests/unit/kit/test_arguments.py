@@ -9,7 +9,7 @@ import torch
 
 from sandbox.kit import tables
 from sandbox.kit.compilers.arguments import SCALARS, Function, Parameter, converter, ctypes_of, exported
-from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError
+from sandbox.kit.errors import ArgumentError, CompileError
 from sandbox.kit.layout import Px, PxNumbers
 
 
@@ -123,8 +123,3 @@ def test_nameless_parameters_are_numbered() -> None:
         "".join(f'extern "C" {kind}void {name}() {{}}\n' for kind, name in zip(kinds, "abc", strict=True))
     )
     assert [(each.name, each.kernel) for each in several.values()] == [("a", True), ("b", False), ("c", True)]
-
-
-def test_a_timeout_names_missing_ranks() -> None:
-    error = BarrierTimeout("late", [1, 2])
-    assert (str(error), error.args, error.missing) == ("late", ("late", (1, 2)), (1, 2))

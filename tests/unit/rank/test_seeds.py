@@ -46,11 +46,6 @@ def test_draws_are_mersenne_twister_of_hashed_state(monkeypatch: pytest.MonkeyPa
     assert seeded(5, torch.device("cuda")).manual_seed.mock_calls == [call(5)]
 
 
-def test_normal_numbers_of_16_bits_are_rounded() -> None:
-    setting = RankSetting(0, 1, SimpleNamespace(), torch.bfloat16, CPU, own=seeded(1, CPU))
-    assert torch.equal(setting.randn(1000), torch.randn(1000, generator=seeded(1, CPU)).bfloat16())
-
-
 LAYOUT = SlotLayout(1 << 16, 1 << 16, 16, 2, True)
 
 

@@ -9,20 +9,24 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 import torch
 from waiting import PATIENCE_S
 
+from sandbox.jail import joining
+from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import FULL, NESTED, NONE
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import forked
 from sandbox.protocol import frames
 from sandbox.rank import fork_server, kernel_compilers, launcher
 from sandbox.rank.rank import prepare_process
-from sandbox.worlds import world_process
+from sandbox.worlds import first_process, world_process
 from sandbox.worlds.first_process import FirstProcess
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
+from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.world_process import WorldProcess
 
 
@@ -62,6 +66,19 @@ def test_process_number_is_unused_once_process_has_ended():
         assert not world.is_there
         assert world.tree() == []
         assert world.kill()  # it has not killed this test
+
+
+@pytest.mark.parametrize(
+    ("profile", "why_not", "forks"), [(NONE, "no", True), (FULL, "", True), (FULL, "no", False), (NESTED, "", False)]
+)
+def test_only_jails_that_can_be_joined_are(monkeypatch, profile, why_not, forks):
+    monkeypatch.setattr(joining, "why_not", lambda *_: why_not)
+    for name in ("_forked", "started", "wrapped_for", "launch_plan"):
+        monkeypatch.setattr(first_process, name, MagicMock())
+    first = first_process.start(
+        MagicMock(jail=Jail(profile, b"", {}), ranks=1), [RankEnds(1, 2, 3)], 4, *[MagicMock()] * 3
+    )
+    assert (first is first_process._forked.return_value) is forks
 
 
 def test_copy_of_program_runs_and_cannot_be_changed():

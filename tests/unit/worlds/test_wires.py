@@ -101,7 +101,8 @@ def test_peer_exception_explains_broken_connection() -> None:
 
 
 def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> None:
-    monkeypatch.setattr(rank_wire, "MOST_COMPILATIONS", 4)
+    for name in ("MOST_COMPILATIONS", "MOST_FRAMES"):
+        monkeypatch.setattr(rank_wire, name, 4)
     with wires_of() as (wires, theirs):
         once = frames.encode(Kind.COMPILING) + frames.encode(Kind.COMPILED)
         theirs.ranks[0].sendall(2 * once)
@@ -110,6 +111,9 @@ def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> 
         theirs.ranks[0].sendall(once)
         theirs.serve()
         assert failure_of(wires)[:2] == ("PROTOCOL", 0)
+        theirs.ranks[1].sendall(5 * frames.encode(Kind.DONE))
+        theirs.serve()
+        assert not wires.ranks[1].answers  # too many are dropped
 
 
 def test_compiling_counts_while_it_lasts(clock: SimpleNamespace) -> None:
@@ -131,6 +135,8 @@ def test_unheard_ranks_wait_with_frames_and_prints() -> None:
             raise OutputsLost
         theirs.serve()
         assert (wires.missing(Kind.DONE, alive), wires.said_by(0)) == ([1], "printed")
+        with pytest.raises(WorldFailed, match="sent DONE where ARMED was due"):
+            wires.missing(Kind.ARMED, alive)
 
 
 def test_go_reaches_only_ranks_that_are_released() -> None:
