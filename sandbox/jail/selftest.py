@@ -68,10 +68,15 @@ def _files(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return True
 
     return {
-        "has_stray_descriptors": lambda: any(map(_is_open, range(3, 4096))),
+        "has_stray_descriptors": lambda: _one_works(
+            *(lambda number=number: fcntl.fcntl(number, fcntl.F_GETFD) >= 0 for number in range(3, 4096))
+        ),
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
         "reads_environment": lambda: (
-            "PKB_CANARY" in str(os.environ) or any(map(_has_canary, Path("/proc").glob("[0-9]*/environ")))
+            "PKB_CANARY" in str(os.environ)
+            or _one_works(
+                *(lambda at=at: b"PKB_CANARY" in at.read_bytes() for at in Path("/proc").glob("[0-9]*/environ"))
+            )
         ),
         "writes_system": lambda: _writable("/usr/pkb-canary"),
         "writes_program": lambda: _writable(f"{__file__}.canary"),
@@ -87,14 +92,6 @@ def _writable(path: str) -> bool:
     file.write_text("x")
     file.unlink()
     return True
-
-
-def _is_open(descriptor: int) -> bool:
-    return _works(lambda: fcntl.fcntl(descriptor, fcntl.F_GETFD) >= 0)
-
-
-def _has_canary(path: Path) -> bool:
-    return _works(lambda: b"PKB_CANARY" in path.read_bytes())
 
 
 # --- processes -------------------------------------------------------------------------------------------

@@ -54,16 +54,12 @@ def launch(kernel: ctypes.c_void_p, blocks: tuple[int, int], threads: int, *word
     call("cuLaunchKernel", kernel, *blocks, 1, threads, 1, 1, 0, None, table, None)
 
 
-def _current_device() -> int:
-    return torch.cuda.current_device()
-
-
 def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
     pointer = ctypes.c_ulonglong()
     none, bytes_ = ctypes.c_size_t(0), ctypes.c_size_t(size)
     call("cuMemAddressReserve", ctypes.byref(pointer), bytes_, none, ctypes.c_ulonglong(0), 0)
     call("cuMemMap", pointer, bytes_, none, handle, ctypes.c_ulonglong(0))
-    access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
+    access = _ACCESS_DESC.pack(_ON_DEVICE, torch.cuda.current_device(), rights)
     call("cuMemSetAccess", pointer, bytes_, access, ctypes.c_size_t(1))
     # The mapping keeps the allocation alive.
     call("cuMemRelease", handle)
@@ -73,7 +69,7 @@ def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
 def _tensor(pointer: int, size: int) -> torch.Tensor:
     interface = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "strides": None, "version": 3}
     memory = SimpleNamespace(__cuda_array_interface__=interface)
-    return torch.as_tensor(memory, device=f"cuda:{_current_device()}")
+    return torch.as_tensor(memory, device=f"cuda:{torch.cuda.current_device()}")
 
 
 def rounded(size: int) -> int:
@@ -84,7 +80,7 @@ def rounded(size: int) -> int:
 def allocate(size: int) -> tuple[int, torch.Tensor]:
     """Allocates memory; returns its descriptor and a read-write view: flat uint8 of at least `size` bytes."""
     size = rounded(size)
-    prop = _ALLOCATION_PROP.pack(_PINNED, _POSIX_FD, _ON_DEVICE, _current_device())
+    prop = _ALLOCATION_PROP.pack(_PINNED, _POSIX_FD, _ON_DEVICE, torch.cuda.current_device())
     handle = ctypes.c_ulonglong()
     call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), prop, ctypes.c_ulonglong(0))
     fd = ctypes.c_int()

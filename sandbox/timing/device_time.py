@@ -224,6 +224,9 @@ class DeviceTime:
         self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
         world.go()
         self._await_queued(side, world, batch)
+        launched = (self.turns.timer.perf_counter_ns() - world.went) / batch.calls
+        if not batch.noop:
+            self.probes.launch_ns[world] = min(launched, self.probes.launch_ns.get(world, math.inf))
         with self.turns.watched(self.turns.stopped_kernels(world)):
             # Queued work reads its inputs when it runs, so they are completed this late.
             if self.exchange.sealed:

@@ -47,8 +47,9 @@ STOPS = 4
 """Stops of one batch. At every other stop a kernel that works one call ahead has done so."""
 STOP_BY = 0.002, 0.5
 """Range of the share of its length after which a batch is stopped at the latest; each factor of two is drawn equally often."""
-LEAST_CALL_NS = 1000
-"""Least time from call to call, which the harness alone takes."""
+LEAST_LAUNCH, MOST_EARLY = 0.5, 2
+"""Behind the gate no call can begin earlier than by this share of the quickest launches of a batch. In so many probes of a kernel
+calls may count as begun earlier, because launches may have become quicker."""
 LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.005, 2.0
 """Work that a stopped batch launched on a GPU gets this many seconds, plus this multiple of the time of its calls."""
 SLEEP_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
@@ -83,6 +84,8 @@ class Due:
     """Tries of the kind "held"."""
     unfit_tries: int = 0
     """Tries of the kind "replaced" in which no other inputs fitted."""
+    early: int = 0
+    """Stops before which more calls counted as begun than can have."""
     compared: dict[str, list[int]] = field(default_factory=dict)
     """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
 
@@ -104,6 +107,8 @@ class Probes:
         peers = turns.setting.world > 1
         self._wanted = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if turns.exchange.sealed else ()
         self._sleep_seconds = SPIN_SECONDS if turns.kind.has_gate else SLEEP_SECONDS
+        self.launch_ns: dict[World, float] = {}
+        """By world: the least time from GO until a gated batch was launched, for each of its calls."""
         self._drawn = 0
         """Batches that were probes or timed."""
         self.renew()
@@ -253,8 +258,9 @@ class Probes:
         replaced: list[int] = []
         begun, shown = 0, False
         for number in range(STOPS):
-            if not self._wait(world, batch.calls, begun, seconds):
-                raise side.exchange.failed("a call counts as begun before it can have", Verdict.PROTOCOL)
+            due.early += not self._wait(world, batch.calls, begun, seconds)
+            if due.early > MOST_EARLY:
+                raise side.exchange.failed("calls count as begun before they can have", Verdict.PROTOCOL)
             self.turns.stop(side, world)
             begun, before = min(world.calls_begun(), batch.calls), begun
             if number == 0:
@@ -299,7 +305,8 @@ class Probes:
         until = self.turns.timer.monotonic() + calls * seconds * share
         while (found := world.calls_begun()) < wanted and self.turns.timer.monotonic() < until:
             self.turns.timer.sleep(self._sleep_seconds)
-        return (found - 1) * LEAST_CALL_NS <= self.turns.timer.perf_counter_ns() - world.went
+        least = (found - 1) * LEAST_LAUNCH * self.launch_ns.get(world, 0.0)
+        return least <= self.turns.timer.perf_counter_ns() - world.went
 
     def _draw_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
         """Draws other inputs for calls that have not begun; returns their slots in order, none if no inputs fit."""

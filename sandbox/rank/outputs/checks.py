@@ -240,12 +240,9 @@ def _within(got: torch.Tensor, baseline: torch.Tensor, error: OwnError, held: Li
     """Whether no element can be wrong: all are finite, and the largest error is within its limit. `_beyond` decides otherwise."""
     if held.along >= 0 or not error.max <= held.max:
         return False
-    return all(_all_finite(tensor) for tensor in (got, baseline))
-
-
-def _all_finite(tensor: torch.Tensor) -> bool:
-    known = tensor.to(torch.float32) if tensor.element_size() == 1 else tensor  # torch has no isfinite for 8 bits
-    return bool(known.isfinite().all())
+    # torch has no isfinite for 8 bits
+    known = (tensor.to(torch.float32) if tensor.element_size() == 1 else tensor for tensor in (got, baseline))
+    return all(bool(tensor.isfinite().all()) for tensor in known)
 
 
 def _beyond(

@@ -62,6 +62,8 @@ class MadeKernel:
     """The logarithms of the factors by which the worlds that load it are slower, in the order of loading."""
     queues: int = 1000
     """The number of calls that can be launched without waiting for the device."""
+    launch_us: float = 1.0
+    """Time of the launch of each of them."""
     queues_noop: bool = True
     """Whether a no-op batch can be launched without waiting for the device."""
     trailing_us: float = 10.0

@@ -17,7 +17,6 @@ from made_kernels import Fault, MadeKernel
 from sandbox.protocol.frames import FAILURES, Kind
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order
-from sandbox.timing.probes import LEAST_CALL_NS
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.rank_wire import Received
@@ -139,7 +138,7 @@ class MadeRanks:
         blocked = min(self.kernel.queues + 1, self.batch.count)
         begun = (lambda rank, calls: blocked) if self._waiting_for_gate else self.kernel.begun
         since = max(0.0, self.clock.monotonic() - self._begins_at)
-        most = (1 << 63) if self.kernel.lies else 1 + int(since * 1e9 / LEAST_CALL_NS)
+        most = (1 << 63) if self.kernel.lies else 1 + int(since * 1e6 / self.kernel.launch_us)
         return [min(begun(rank, self.batch.count), most) for rank in range(self.spec.ranks)]
 
     def has_begun(self, rank: int) -> bool:
@@ -238,7 +237,7 @@ class MadeRanks:
         fits = self.kernel.queues_noop if self.batch.noop else calls <= self.kernel.queues
         for rank in range(self.spec.ranks):
             if fits:
-                self._reply(rank, Kind.GO, Kind.QUEUED, 1e-6 * calls)
+                self._reply(rank, Kind.GO, Kind.QUEUED, 1e-6 * calls * self.kernel.launch_us)
             else:
                 self._waiting_for_gate.append((rank, Kind.QUEUED))
 

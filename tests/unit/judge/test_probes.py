@@ -22,8 +22,8 @@ from sandbox.worlds.world import BEGIN_SECONDS
 AnyOrder = TypeVar("AnyOrder", bound=Order[Any])
 
 
-def made(kernel: MadeKernel | None = None, rival: MadeKernel | None = None) -> MadeMachine:
-    machine = MadeMachine(kernel=kernel or MadeKernel(noisy(500.0)), rival=rival)
+def made(kernel: MadeKernel | None = None, rival: MadeKernel | None = None, device: str = "made-cpu") -> MadeMachine:
+    machine = MadeMachine(device, kernel or MadeKernel(noisy(500.0)), rival=rival)
     machine.probing = True
     return machine
 
@@ -195,8 +195,8 @@ def test_replacing_before_all_calls_proves_nothing() -> None:
 
 
 def test_calls_that_count_too_soon_fail() -> None:
-    rounds = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: calls, lies=True)).rounds()
-    with pytest.raises(Failed, match="counts as begun before") as failed:
+    rounds = made(MadeKernel(begun=lambda rank, calls: calls, launch_us=9.0, lies=True), device="made-gpu").rounds()
+    with pytest.raises(Failed, match="count as begun before") as failed:
         rounds.measure()
     assert failed.value.verdict is Verdict.PROTOCOL
 
