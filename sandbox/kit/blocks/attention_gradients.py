@@ -14,9 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-ROWS, KEYS, STEP, WARPS = 128, 128, 64, 8
-"""For long sequences: queries of a program, keys of a program, how many of the other kind it takes at a time, and its
-warps."""
+ROWS = 64
+"""For long sequences: queries or keys of a program, and how many of the other kind it takes at a time."""
 
 
 @triton.jit
@@ -129,9 +128,9 @@ def write_gradients(
     lse, delta = lse.contiguous(), torch.empty_like(lse, memory_format=torch.contiguous_format)
     wide = max(triton.next_power_of_2(width), 16)
     short = max(triton.next_power_of_2(rows), 16)
-    own, step = min(ROWS if wide <= 128 else ROWS // 2, short), min(STEP if wide <= 128 else STEP // 2, short)
+    own, step = min(ROWS, short), min(ROWS if wide <= 128 else ROWS // 2, short)
     grid = (triton.cdiv(rows, own), batch * heads)
     numbers = (scale, int(causal), rows, heads, width, *q.stride()[:3], *dq.stride()[:3])
-    shape = {"STEP": step, "WIDTH": wide, "num_warps": WARPS if own * wide >= 1 << 13 else 4, "num_stages": 2}
+    shape = {"STEP": step, "WIDTH": wide, "num_warps": 8 if own * wide > 1 << 13 else 4, "num_stages": 2}
     gradients_of_queries[grid](grad, q, k, v, out, lse, delta, dq, *numbers, ROWS=own, **shape)
     gradients_of_keys[grid](grad, q, k, v, lse, delta, dk, dv, *numbers, KEYS=own, **shape)
