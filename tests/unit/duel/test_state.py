@@ -7,7 +7,7 @@ from stored_runs import result as run_result
 
 from arena.duel import events
 from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
-from arena.duel.state import DuelState, after_final, decide, without_final
+from arena.duel.state import DuelState, after_final, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
 from sandbox.protocol.verdict import Verdict
 from screens.duel import points_of
@@ -130,24 +130,10 @@ def test_a_final_can_be_abandoned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speed", "winner"),
-    [
-        (FAST, "left"),
-        (SLOW, "right"),
-        (EVEN, "draw"),
-        (Interval(1.5, 0.99, 2.2), "draw"),
-        (Interval(1.01, 1.001, 1.02), "left"),
-        (Interval(2.0, 1.0, 3.0), "draw"),
-    ],
-)
-def test_faster_only_if_the_interval_says_so(speed: Interval, winner: str) -> None:
-    assert decide(speed)[0] == winner
-
-
-@pytest.mark.parametrize(
     ("left", "right", "call", "winner"),
     [
         (Verdict.PASS, Verdict.PASS, SLOW, "right"),
+        (Verdict.PASS, Verdict.PASS, Interval(1.5, 0.99, 2.2), "draw"),  # too noisy
         (Verdict.WRONG_RESULT, Verdict.PASS, None, "right"),
         (Verdict.PASS, Verdict.CRASH, None, "left"),
         (Verdict.CRASH, Verdict.CRASH, None, "draw"),
