@@ -249,9 +249,9 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         names, typed = app.screen.query_one(OptionList), app.screen.query_one(Input)
         await until(pilot, lambda: names.has_focus and names.highlighted == 1)
         await pilot.press("down")
-        assert typed.has_focus
+        await until(pilot, lambda: typed.has_focus)
         await pilot.press("up")
-        assert names.has_focus
+        await until(pilot, lambda: names.has_focus)
         await pilot.press(*app.screen._names[0], "enter")
         await until(pilot, lambda: isinstance(app.screen, Question))  # asks about the draft, which was typed there
         assert threading.main_thread() not in readers

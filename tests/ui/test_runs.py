@@ -356,7 +356,7 @@ async def test_history_searches_notes_and_marks(open_app, save_kernel, until, sc
         read = HistoryScreen.read_entries
         monkeypatch.setattr(HistoryScreen, "read_entries", lambda screen: (time.sleep(0.5), read(screen))[1])
         await pilot.press("f6", "down", "n", *"two-shot, ring=2", "enter")  # keys wait for the rows
-        await until(pilot, lambda: "two-shot, ring=2" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "two-shot, ring=2" in screen_text(app))
         await pilot.press("slash", *"ring=2", "enter")
         await until(pilot, lambda: [entry.sha256 for entry in app.screen.entries] == [content_hash("pass\nring")])
         await pilot.press("m", "escape", "up", "m", "slash", *"marked", "enter")
