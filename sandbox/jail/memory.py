@@ -51,9 +51,18 @@ def free_bytes() -> int:
 
 def connected_pages() -> int:
     """Pages that all TCP and UDP sockets of this machine hold together; 0 if Linux does not tell."""
-    with contextlib.suppress(OSError):
-        return sum(map(int, re.findall(r" mem (\d+)", Path("/proc/net/sockstat").read_text())))
-    return 0
+    sockstat = Path("/proc/net/sockstat")
+    return sum(map(int, re.findall(r" mem (\d+)", sockstat.read_text()))) if sockstat.exists() else 0
+
+
+def _connects_much(pid: int) -> bool:
+    """Whether the queues of the sockets in a process's network are long, or so many that they may be: each may ask for 16 MiB."""
+    queued = [
+        sum(int(size, 16) for size in line.split()[4].split(":"))
+        for sockets in Path(f"/proc/{pid}/net").glob("[tu][cd]p*")
+        for line in sockets.read_text().splitlines()[1:]
+    ]
+    return len(queued) > 64 or 2 * sum(queued) > MOST_CONNECTED * os.sysconf("SC_PAGESIZE")
 
 
 class Bound:
@@ -90,8 +99,8 @@ class Bound:
         """The excess over the limit, in one line; empty if there is none. pids: the world's processes."""
         if self._limit is None:
             return ""
-        if connected_pages() - self._connected > MOST_CONNECTED:
-            return "out of memory for connections: they hold more than a 32nd of this machine's memory"
+        if connected_pages() - self._connected > MOST_CONNECTED and any(map(_connects_much, pids[-1:])):
+            return "out of memory for connections: with theirs, sockets hold more than a 32nd of this machine's memory"
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
             held = held_bytes(pids, () if self._profile.name == "none" else MOUNTS, self._limit)
@@ -246,10 +255,6 @@ def own_root(pids: list[int]) -> Path | None:
     return None
 
 
-_JAIL_PROCESSES = 2
-"""Processes of bubblewrap itself."""
-
-
 class AgentUsage:
     """The resources of one agent program, from before its start until `close`. Every method may take milliseconds."""
 
@@ -268,7 +273,7 @@ class AgentUsage:
         """The cap that a running program exceeds, as "memory: ..."; empty if there is none. pid: its first process."""
         pids = tree(pid)
         self._open_mounts(pids)
-        count = threads(pids) - _JAIL_PROCESSES
+        count = threads(pids) - 2  # those of bubblewrap itself
         if count > self._caps.processes:
             return f"processes: it has {count} processes and threads, more than the {self._caps.processes} it may have"
         excess = self._bound.excess(pids)

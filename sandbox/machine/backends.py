@@ -5,6 +5,7 @@ backend needs a row here, a module and a template of the kit with its name, and 
 Imports neither torch nor the kit.
 """
 
+import contextlib
 import re
 import shlex
 import sys
@@ -141,7 +142,8 @@ def python_install(*requirements: str, executable: str = sys.executable, force: 
     It names the installed torch, unless torch itself is wanted: a package that needs torch would else bring another build.
     """
     if not any(re.fullmatch(r"torch\W.*|torch", wanted) for wanted in requirements):
-        requirements += _installed_torch()
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            requirements += (f"torch=={metadata.version('torch')}",)
     wanted = shlex.join(requirements)
     if "/pipx/venvs/" in executable:
         return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"
@@ -149,10 +151,3 @@ def python_install(*requirements: str, executable: str = sys.executable, force: 
         return f"uv pip install --python {shlex.quote(executable)} {'--reinstall ' if force else ''}{wanted}"
     again = "--force-reinstall " if force else ""
     return f"{shlex.quote(executable)} -m pip install {again}{wanted}"
-
-
-def _installed_torch() -> tuple[str, ...]:
-    try:
-        return (f"torch=={metadata.version('torch')}",)
-    except metadata.PackageNotFoundError:
-        return ()

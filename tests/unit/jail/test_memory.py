@@ -210,6 +210,15 @@ def test_a_group_tells_what_the_kernel_counts(group: Group) -> None:
     assert (gone.kills(), gone.memory(), gone.pids()) == (0, 0, [])
 
 
+def test_sockets_count_against_their_own_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, sockets = Bound(NONE, tmp_path, 1 << 50), tmp_path / "net/tcp6"
+    sockets.parent.mkdir()
+    monkeypatch.setattr(memory, "connected_pages", lambda: 1 << 40)  # of all programs of the machine
+    for many, queued, refused in ((65, 1, True), (2, 1 << 60, True), (64, 1, False)):
+        sockets.write_text("head\n" + f"0: here there 01 {queued:08X}:00000000 0\n" * many)
+        assert bound.excess([f"..{tmp_path}"]).startswith("out of memory for connections") is refused
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_who_counts_memory_depends_on_the_group(
     group: Group, counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,9 +238,6 @@ def test_who_counts_memory_depends_on_the_group(
     assert large.excess([]) == large.killed() == (ended.format(4) if counted else "")
     assert trusted.excess([]) == trusted.killed() == ""
     (tmp_path / "memory.events").write_text("oom_kill 0\n")
-    monkeypatch.setattr(memory, "connected_pages", lambda: 1 << 40)  # a kernel's sockets, which no group's limit bounds
-    assert ("out of memory for connections" in large.excess([]), trusted.excess([])) == (True, "")
-    monkeypatch.setattr(memory, "connected_pages", lambda: 0)
     assert large.excess([]) == small.killed() == ""
     monkeypatch.setattr(memory, "cpu_seconds_of_all", lambda pids: 9.0)
     usage = AgentUsage(NONE, tmp_path, Caps(4 << 20, 1 << 20, 1 << 20, 2.0))
