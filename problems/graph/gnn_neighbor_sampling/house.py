@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import cuda_text
+from sandbox.kit.blocks.side_stream import on_host, read_early
 
 SOURCE = r"""
 const int TEAM = 8;  // threads that share a frontier node's neighbours
@@ -148,12 +149,12 @@ def solution(
     most_nodes = min(nodes, len(seeds) + most)
     words = 2 * nodes + 3 * most_nodes + most + 2 * BLOCKS
     scratch = torch.empty(words, dtype=torch.int32, device=seeds.device)
-    node, edges, sizes = seeds.new_empty(most_nodes), seeds.new_empty(3, most), seeds.new_empty(2)
+    node, edges, sizes = seeds.new_empty(most_nodes), seeds.new_empty(3, most), on_host(2)
     counters = team.empty(2, torch.int32, "counters")
     given = [x.data_ptr() for x in (seeds, row_ptr, col, owner, starts, lists, counters, scratch, node, edges, sizes)]
     numbers = [len(seeds), nodes, len(col), len(fanouts), most_nodes, most, *fanouts]
     walk.cooperative[BLOCKS, THREADS](team.px, *given, numbers)
-    found, done = sizes.tolist()
+    found, done = read_early(sizes)()
     return node[:found], edges[0, :done], edges[1, :done], edges[2, :done]
 
 

@@ -1,7 +1,6 @@
 """House kernel: jagged all-to-all; sources compute each segment's final place from a table of sums, and store it."""
 
 import functools
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm, tables
-from sandbox.kit.blocks.side_stream import read_early
+from sandbox.kit.blocks.side_stream import on_host, read_early
 
 kernel_for = cuda.lazy(r"""
 // The plan of F features: F + 1 numbers, where each feature's lengths begin on this rank; then F numbers each: where they are
@@ -136,19 +135,8 @@ extern "C" __global__ void __launch_bounds__(512) push_rows(Px px, PxNumbers few
 """)
 BLOCKS, THREADS = 128, 512
 WORDS = {2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
-AT_ONCE = 32
-"""Most numbers that the processes exchange in one message."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
-
-
-def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
-    """Exchanges numbers between the processes, the same count on all ranks; returns them by rank."""
-    heard: list[tuple[int, ...]] = [()] * team.world
-    for begin in range(0, len(numbers), AT_ONCE):
-        some = team.gather_numbers(*numbers[begin : begin + AT_ONCE])
-        heard = [known + more for known, more in zip(heard, some, strict=True)]
-    return heard
 
 
 @functools.lru_cache(maxsize=64)
@@ -203,7 +191,7 @@ def solution(
             kernel_for(WORDS[source.element_size()])
     span = world // stagger
     order = [x + span * y for x in range(span) for y in range(stagger)]
-    heard = of_all([values.numel(), *([batch_size] if stride_per_key is None else stride_per_key)], team)
+    heard = team.gather_numbers(values.numel(), *([batch_size] if stride_per_key is None else stride_per_key))
     strides = tuple(told[1:] * features if stride_per_key is None else told[1:] for told in heard)
     plan, owned_lengths = plan_of(tuple(key_splits), strides, tuple(order[: order.index(rank)]), rank)
     ids = [told[0] for told in heard]
@@ -244,9 +232,9 @@ def on_gpus(
     first = sum(splits[: team.rank])
     parts = max(BLOCKS // max(features, 1), 1)
     few, many = tables.numbers(plan, device)
-    scratch = torch.empty(features * (parts + 1) + 2 * (features + 1) + 1, dtype=torch.int64, device=device)
-    sizes = [features * parts, features + 1, features, features + 1, 1]
-    partial, whole, places, starts, found = torch.split(scratch, sizes)
+    scratch = torch.empty(features * (parts + 1) + 2 * (features + 1), dtype=torch.int64, device=device)
+    partial, whole, places, starts = torch.split(scratch, [features * parts, features + 1, features, features + 1])
+    found = on_host(1)
     table = team.empty((team.world, max(features, 1)), torch.int64, "sums")
     done = team.empty(1, torch.int32, "done")  # zero at first, and after every launch
     stride = torch.empty(1 + team.world, dtype=torch.int64, device=device)
@@ -279,7 +267,7 @@ def on_cpu(
     begins, where = plan[: features + 1], plan[features + 1 : 2 * features + 1]
     owners, firsts = plan[2 * features + 1 : 3 * features + 1], plan[3 * features + 1 :]
     parts = [lengths[begins[f] : begins[f + 1]] for f in range(features)]
-    sums = of_all([int(part.sum()) for part in parts], team)
+    sums = team.gather_numbers(*(int(part.sum()) for part in parts))
     whole = [0, *accumulate(sum(told[f] for told in sums) for f in range(features))]
     start = 0
     for f, (part, owner) in enumerate(zip(parts, owners, strict=True)):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import cuda_text
 from sandbox.kit.blocks.rows import all_to_all_rows
-from sandbox.kit.blocks.side_stream import read_early
+from sandbox.kit.blocks.side_stream import on_host, read_early
 
 SOURCE = r"""
 const int LENS = 25, TILE = 512;
@@ -131,8 +131,9 @@ extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYP
         begins[threadIdx.x] = begin;
     }
     if (threadIdx.x == 0) {
-        *size = 0;
-        for (int source = 0; source < px.world; ++source) *size += totals[source * px.world + px.rank];
+        i64 records = 0;
+        for (int source = 0; source < px.world; ++source) records += totals[source * px.world + px.rank];
+        *size = records;
     }
 }
 // camera_ids to to_colors: the eight results of a rank, symmetric. offsets.at[r] is added to the indices of Gaussians in the
@@ -248,17 +249,22 @@ def solution(
     cuts = list(itertools.accumulate((views * -(-len(means) // 32), views * blocks, world)))
     scratch = torch.empty(cuts[-1], dtype=torch.int32, device=means.device).tensor_split(cuts[:-1])
     masks, places, firsts = (part.data_ptr() for part in scratch)
-    size = torch.empty(1, dtype=torch.int64, device=means.device)
+    size = on_host(1)
     scene = [float(number) for number in numbers]
-    counted = lenses, masks, places, totals.data_ptr(), firsts, done.data_ptr(), size
+    counted = lenses, masks, places, totals.data_ptr(), firsts, done.data_ptr(), size.data_ptr()
     kernels.count_visible[blocks, THREADS](symm.px, *given[:3], *given[5:], *counted, len(means), cameras, *scene)
     sizes = read_early(size)
     delivered = lenses, masks, places, firsts, *(room.data_ptr() + begin for begin in begins[:-1]), offsets
     kernels.deliver_records[blocks, THREADS](symm.px, *given[:5], *delivered, len(means), cameras, channels, *scene)
     (found,) = sizes()
-    return tuple(
-        room[begin : begin + found * width].view(each).view(found, *shape)
-        for begin, width, each, shape in zip(begins, widths, dtypes, shapes, strict=False)
+    typed = {each: room.view(each) for each in set(dtypes)}
+    return tuple(  # one view each
+        typed[each].as_strided(
+            (found, *shape),
+            (math.prod(shape), *(1,) * len(shape)),
+            typed[each].storage_offset() + begin // each.itemsize,
+        )
+        for begin, each, shape in zip(begins, dtypes, shapes, strict=False)
     )
 
 

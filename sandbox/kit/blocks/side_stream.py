@@ -9,14 +9,14 @@
 
 Kernels on it get multiprocessors whenever blocks of the product end, so give them few blocks. Can be recorded in a CUDA graph.
 
-    numbers = read_early(found)  # queued right behind the launch that counts
+    found = on_host(1)           # a launch gets found.data_ptr(), and writes there
+    numbers = read_early(found)  # queued right behind this launch
     (size,) = numbers()          # waits only for that launch, while later ones still run
 """
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 
@@ -34,10 +34,7 @@ def beside(after: torch.cuda.Event | None = None) -> Iterator[None]:
     after: an event of the current stream; then only work that was queued before it is waited for.
     """
     side = side_stream()
-    if after is None:
-        side.wait_stream(torch.cuda.current_stream())
-    else:
-        side.wait_event(after)
+    side.wait_event(after or torch.cuda.current_stream().record_event())
     with torch.cuda.stream(side):
         yield
 
@@ -50,22 +47,22 @@ def mark() -> torch.cuda.Event:
 
 def join(place: torch.cuda.Event | None = None) -> None:
     """Makes the current stream wait for the side stream: for all work queued so far, or up to a place."""
-    here = torch.cuda.current_stream()
-    if place is None:
-        here.wait_stream(side_stream())
-    else:
-        here.wait_event(place)
+    torch.cuda.current_stream().wait_event(place or mark())
 
 
-def read_early(x: torch.Tensor) -> Callable[[], list[Any]]:
-    """Queues a copy of x to pinned host memory; the function that it returns waits for that copy and lists the numbers."""
-    if not x.is_cuda:
-        return x.tolist
-    copied = x.to("cpu", non_blocking=True)  # torch takes pinned memory for it
-    event = torch.cuda.current_stream(x.device).record_event()
+def on_host(count: int) -> torch.Tensor:
+    """Integers in the host's memory that launches can write to, each once, because it goes over PCIe."""
+    return torch.empty(count, dtype=torch.int64, pin_memory=torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
-    def listed() -> list[Any]:
-        event.synchronize()
-        return list(copied.tolist())
+
+def read_early(numbers: torch.Tensor) -> Callable[[], list[int]]:
+    """Returns a function that waits for the work that is queued so far, and lists these numbers of `on_host`."""
+    started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    event = torch.cuda.current_stream().record_event() if started else None
+
+    def listed() -> list[int]:
+        if event is not None:
+            event.synchronize()
+        return list(numbers.tolist())
 
     return listed

@@ -65,8 +65,8 @@ def find_cut(
 
 
 def _cut(least: torch.Tensor, log_sum: torch.Tensor, target: torch.Tensor, dropped: torch.Tensor) -> Cut:
-    log_probability = torch.where(target >= least, target - log_sum, -torch.inf)
-    return Cut(least, log_sum, target, log_probability, dropped)
+    log_probability = torch.where(target >= least, (target - log_sum).float(), -torch.inf)  # rounded last
+    return Cut(least, log_sum.float(), target, log_probability, dropped)
 
 
 def _gathered(mine: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
@@ -115,7 +115,7 @@ def _of_candidates(
     least = torch.where((dropped_surplus < surplus)[:, None], edge, least)
     ties = (offered == least).sum(dim=2) + unlisted_of * (offered[..., -1] == least[:, 0])
     dropped_ties = (dropped & (ascending == least)).sum(dim=1) + dropped_surplus * (least == edge)[:, 0]
-    log_sum = (kept.log() + largest[:, 0]).float()
+    log_sum = kept.log() + largest[:, 0]
     return _cut(least[:, 0], log_sum, found, _own_dropped(dropped_ties, ties, group))
 
 
@@ -130,7 +130,7 @@ def _of_everything(logits: torch.Tensor, picked: torch.Tensor, group: dist.Proce
     if share == 0:
         least = torch.full_like(found, -torch.inf)
         none = torch.zeros_like(found, dtype=torch.int64)
-        return _cut(least, (total.log() + largest).float(), found, none)
+        return _cut(least, total.log() + largest, found, none)
     ascending = logits.sort(dim=1).values
     running = (ascending.double() - largest[:, None]).exp_().cumsum(dim=1)
     running = torch.nn.functional.pad(running, (1, 0))  # [n, 1 + V/W]: the mass below each place
@@ -159,7 +159,7 @@ def _of_everything(logits: torch.Tensor, picked: torch.Tensor, group: dist.Proce
     dropped = torch.minimum(((limit - mass) / weight).floor().clamp(min=0), many)
     dropped -= ((dropped == many) & (least == largest)).double()  # one of the largest stays
     kept = total - mass - dropped * weight
-    log_sum = (kept.log() + largest).float()
+    log_sum = kept.log() + largest
     return _cut(least, log_sum, found, _own_dropped(dropped, ties, group))
 
 

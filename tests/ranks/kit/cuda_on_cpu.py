@@ -114,7 +114,7 @@ class Stream:
     def __init__(self, priority: int = 0) -> None:
         self.priority = priority
 
-    def wait_stream(self, other: "Stream") -> None:
+    def wait_event(self, event: None) -> None:
         """Does nothing: no work is ever pending."""
 
     def record_event(self) -> None:

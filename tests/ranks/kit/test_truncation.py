@@ -34,8 +34,9 @@ def wrong_cuts(find_cut: Callable[..., Any], rank: int, world: int, dtype: torch
     # Few different values: runs of equal logits lie across the cut in nearly every row.
     whole = torch.randint(-3, 4, (ROWS, columns), generator=generator) * 0.7071
     whole[0] = 0.5  # all are equal
-    whole = whole.to(dtype)
     target = torch.randint(0, columns, (ROWS,), generator=generator)
+    whole[1] = torch.where(torch.arange(columns) == target[1], 208, 200)  # the target is nearly sure
+    whole = whole.to(dtype)
     width = columns // world
     mine = slice(rank * width, (rank + 1) * width)
     wrong = []
@@ -47,7 +48,7 @@ def wrong_cuts(find_cut: Callable[..., Any], rank: int, world: int, dtype: torch
         here = (local > cut.least[:, None]) | (equal & (equal.cumsum(dim=1) > cut.dropped[:, None]))
         expected = whole.double().masked_fill(~kept, -torch.inf).logsumexp(dim=1)
         picked = whole.float().gather(1, target[:, None])[:, 0]
-        log_probability = torch.where(picked >= cut.least, picked - expected.float(), -torch.inf)
+        log_probability = torch.where(picked >= cut.least, (picked - expected).float(), -torch.inf)
         checks = {
             "kept": torch.equal(here, kept[:, mine]),
             "log_sum": torch.allclose(cut.log_sum.double(), expected, rtol=1e-6, atol=1e-6),
