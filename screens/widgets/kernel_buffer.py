@@ -267,7 +267,7 @@ class KernelBuffer:
             unsaved = {name: each.file_text for name, each in self._unsaved().items()}
         for name in self._drafts.keys() - unsaved.keys():
             self._workspace.discard_draft(self.session.draft_path(name))
-            del self._drafts[name]
+            self._drafts.pop(name, None)  # a thread may delete it at the same time
         for name, text in unsaved.items():
             path = self.session.draft_path(name)
             before, kept = self._workspace.draft(path), self._drafts.get(name)

@@ -130,6 +130,9 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
         buffer.replace("and once more")
         await buffer.keep_draft()
         buffer.editor.undo()
+        # the screen is left while a thread deletes the draft
+        discard, left = services.workspace.discard_draft, iter([lambda: buffer.keep_drafts({}), lambda: None])
+        monkeypatch.setattr(services.workspace, "discard_draft", lambda path: (discard(path), next(left)()))
     async with opened(services, problem) as (_, draft):
         assert draft is None
 

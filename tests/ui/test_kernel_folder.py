@@ -276,8 +276,7 @@ async def test_history_names_other_kernels_and_times_against_one(
         assert heads & {"kernel", "setting", "player", "outcome"} == {"kernel"}  # what all rows share is said above
         assert "you · tiny bfloat16 W=2 cpu" in screen_text(app)
         await pilot.press("m", "down", "space")  # compares with the marked run, not with the editor
-        marked = f"+++ revision {screen.session.state.sha256[:8]}"
-        await until(pilot, lambda: marked in screen_text(app))
+        await until(pilot, lambda: f"+++ revision {screen.session.state.sha256[:8]}" in screen_text(app))
         await pilot.press("t")
         await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))
         assert screen.session._judged.versus.source == "pass"

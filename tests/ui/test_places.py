@@ -18,12 +18,6 @@ async def jump(app, pilot, until, letter: str) -> None:
     await until(pilot, lambda: not isinstance(app.screen, PaneJump))
 
 
-async def test_help_opens_in_place_of_letters(open_app, go_to) -> None:
-    async with open_app() as (_, pilot):
-        await go_to(pilot, PaneJump, "ctrl+o")
-        await go_to(pilot, HelpScreen, "f1")
-
-
 async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, screen_text) -> None:
     async with open_app() as (app, pilot):
         below = "Every rank holds a tensor"
@@ -45,6 +39,8 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, go_to, scre
         await go_to(pilot, PaneJump, "ctrl+o")
         await pilot.resize_terminal(100, 34)  # the panes are elsewhere
         await until(pilot, lambda: app.screen is app.picker)
+        await go_to(pilot, PaneJump, "ctrl+o")
+        await go_to(pilot, HelpScreen, "f1")
 
 
 def test_no_letter_is_apart_from_its_title() -> None:
