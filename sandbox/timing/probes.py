@@ -37,12 +37,12 @@ WANTED_MEANINGFUL, MOST_MEANINGFUL = 2, 2
 SHARE, SHARE_OF_TWO, TIMED_FIRST = 0.15, 0.5, 8
 """Share of the batches that become probes while some are due; in a duel, the share after so many batches. It has twice the probes
 and few pairs, which take longer: its verdict would wait for the others. The first pairs suffice for a clear difference."""
-MOST_TRIES, MOST_HELD_TRIES, MOST_UNFIT_TRIES = 30, 10, 8
+MOST_TRIES, MOST_HELD_TRIES, MOST_UNFIT_TRIES = 30, 10, 2
 """Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped.
 It is also repeated if no other inputs fit, up to the third number."""
-LEAST_CALLS, DRAWS = 2, 4
-"""Least calls of a batch that is stopped, because a single call has no later one. Most draws until inputs fit in the
-place of others."""
+LEAST_CALLS, DRAWS, MORE_DRAWS = 2, 4, 28
+"""Least calls of a batch that is stopped, because a single call has no later one. Most draws until inputs fit in the place of
+others, and in the try after one in which none did. A draw takes 10 ms where shapes vary, a try 0.15 s more."""
 STOPS = 4
 """Stops of one batch. At every other stop a kernel that works one call ahead has done so."""
 STOP_BY = 0.002, 0.5
@@ -132,11 +132,6 @@ class Probes:
         All wanted replacements for all ranks are needed, and one for a single rank if that is possible.
         """
         return not any(due.replaced or (due.held == WANTED_HELD and self._can_be_held) for due in self.due)
-
-    @property
-    def replaced_some(self) -> bool:
-        """Whether inputs of every kernel were replaced at least once."""
-        return all(due.replaced < WANTED_REPLACED for due in self.due)
 
     @property
     def _can_be_held(self) -> list[int]:
@@ -266,7 +261,7 @@ class Probes:
             if number == 0:
                 stopped()
             until = self.turns.timer.monotonic() + LAUNCHED_SECONDS
-            found = self._draw_from(side, batch, begun)
+            found = self._draw_from(side, batch, begun, MORE_DRAWS if due.unfit_tries else DRAWS)
             if self.turns.kind.has_gate:
                 # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
                 left = max(0.0, until - self.turns.timer.monotonic())
@@ -308,11 +303,11 @@ class Probes:
         least = (found - 1) * LEAST_LAUNCH * self.launch_ns.get(world, 0.0)
         return least <= self.turns.timer.perf_counter_ns() - world.went
 
-    def _draw_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
+    def _draw_from(self, side: TimedSide, batch: Batch, begun: int, draws: int) -> list[int]:
         """Draws other inputs for calls that have not begun; returns their slots in order, none if no inputs fit."""
         later = range(batch.first + begun, batch.first + batch.calls)
         chosen = sorted({later[0], self.chance.choice(later)}) if later else []
-        return [slot for slot in chosen if side.exchange.replace(slot, DRAWS)]
+        return [slot for slot in chosen if side.exchange.replace(slot, draws)]
 
     # --- one rank that is stopped ------------------------------------------------------------------------------
 
