@@ -20,7 +20,7 @@ from sandbox.worlds.world import World
 QUEUE_SECONDS, QUEUE_SHARE = 0.05, 10.0
 """Time in which a call must be launched behind the closed gate: the longer of these seconds and this multiple of the time of a
 call. A kernel that launches none waits for the device or for room in its queue."""
-BATCH = 0.008
+BATCH = 0.003
 """Target length of a batch in seconds, which limits the relative error of the overhead. Other batches are longer, so where the
 device limits calls, gated ones have as many calls as those, and no first pair is left out (HELD)."""
 CALLS, QUEUED_SHARE = 128, 0.9

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from sandbox.machine.placement import RankGpu
 from sandbox.machine.scheduling import Share
 
-HELD = 64
+HELD, SHORTEST = 64, 0.005
 """Most results of a batch that a rank holds and then copies together (sandbox.rank.output_copies). A world's first batch of more
-calls than any before, up to this number, holds none and takes less time."""
+calls than any before, up to this number, holds none and takes less time. A batch of so many calls and seconds is long enough,
+because cores of a virtual machine change their speed every 10 to 100 ms."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def calls_for(pace: Pace, baseline_s: float, contender_s: float, slots: int) -> 
 
     baseline_s, contender_s: seconds per call on either side. slots: of an arena.
     """
-    wanted = int(pace.batch_s / max(min(baseline_s, contender_s), 1e-7)) + 1
+    fastest = max(min(baseline_s, contender_s), 1e-7)
+    wanted = int(min(pace.batch_s, max(SHORTEST, HELD * fastest)) / fastest) + 1
     bearable = int(max(pace.slower_s, 2 * pace.batch_s) / max(baseline_s, contender_s, 1e-7))
     return max(1, min(wanted, bearable, pace.calls, slots // 2))
 
