@@ -416,10 +416,11 @@ def test_unsealed_arenas_are_received_and_delivered(on_ranks: Callable[..., list
         gc.collect = told.append
         assert run.kernel(Arm(run.tables, checking=True)) is Kind.ARMED
         told.append(int(rank.outputs.min()))
-        answers = [run.kernel(Go()), run.kernel.answer().kind]
-        return [*told, *answers, run.compare(0, 1)]
+        answers = [run.kernel(Go()), run.kernel.answer().kind, run.compare(0, 1)]
+        assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN  # its inputs come again
+        return [*told, *answers]
 
-    assert on_ranks(work) == [[2, 0, slots.POISON, 2, Kind.DONE, Kind.DELIVERED, PASSED]] * 2
+    assert on_ranks(work) == [[2, 0, slots.POISON, 2, 2, 0, 2, Kind.DONE, Kind.DELIVERED, PASSED]] * 2
 
 
 def test_results_may_be_inputs_where_allowed(on_ranks: Callable[..., list[Any]]) -> None:
