@@ -71,7 +71,7 @@ async def test_new_sizes_leave_nothing_blank_or_stale(open_app, events, until, s
             if narrow[0] == 40:
                 await until(pilot, lambda: "rank 2 ✓ max" in screen_text(app))
             await pilot.resize_terminal(160, 45)
-            await until(pilot, lambda: all(words in screen_text(app) for words in whole))
+            await until(pilot, lambda: app.screen.view == "kernel" and all(each in screen_text(app) for each in whole))
         assert all(drawn), "a layout without the styles of its size was drawn"
 
         # Whatever sizes come while others are drawn, no screen behind a dialog is left with a layout that nobody starts.
