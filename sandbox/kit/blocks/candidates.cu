@@ -138,8 +138,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE*
             edges[threadIdx.x] = edge.x, picks[threadIdx.x] = edge.y;
         }
         __syncthreads();
-        float found = -px_infinity(), least = -px_infinity();
-        double log_sum = 0;  // rounded only when the target's logit, which may be as large, has been subtracted
+        float found = -px_infinity(), least = -px_infinity(), peak = 0, log_kept = 0;  // of exp(logit - peak)
         u32 dropped = 0;
         for (int r = 0; r < px.world; ++r) found = fmaxf(found, __uint_as_float(picks[r]));
         if (top_k) {
@@ -180,12 +179,12 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE*
                 listed[place[j]] = key[j], counts[place[j]] = count[j];
             }
             __syncthreads();
-            const float peak = value_of<TYPE>(listed[0]);
+            peak = value_of<TYPE>(listed[0]);
             for (int i = threadIdx.x; i < many; i += blockDim.x) weights[i] = expf(value_of<TYPE>(listed[i]) - peak);
             __syncthreads();
             if (threadIdx.x == 0) {
                 const Kept kept = drop<TYPE>(listed, counts, weights, many, share);
-                least = value_of<TYPE>(kept.least), log_sum = log(kept.sum) + peak;
+                least = value_of<TYPE>(kept.least), log_kept = (float)log(kept.sum);
                 u32 left = kept.dropped, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
                 for (int r = 0; left && r <= px.rank; ++r) {
                     left -= min(left, equal);
@@ -197,11 +196,11 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE*
         } else {
             PxMass all = px_no_mass();
             for (int r = 0; r < px.world; ++r) all = px_joined(all, {__uint_as_float(edges[r]), __uint_as_float(counts[r])});
-            log_sum = logf(all.sum) + (double)all.peak;
+            log_kept = logf(all.sum), peak = all.peak;
         }
         if (threadIdx.x == 0) {
-            out[row] = least, out[rows + row] = (float)log_sum, out[2 * rows + row] = found;
-            out[3 * rows + row] = found >= least ? (float)(found - log_sum) : -px_infinity();
+            out[row] = least, out[rows + row] = log_kept + peak, out[2 * rows + row] = found;
+            out[3 * rows + row] = found >= least ? found - peak - log_kept : -px_infinity();
             own_dropped[row] = dropped;
         }
     }
@@ -297,15 +296,15 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, co
             double dropped = floor((limit - sums[0]) / weight);
             dropped = dropped < many ? (dropped > 0 ? dropped : 0) : many;
             if (dropped == many && bound == key_of<TYPE>(peak)) dropped -= 1;
-            const double log_sum = log(total - sums[0] - dropped * weight) + peak;
+            const float log_kept = (float)log(total - sums[0] - dropped * weight);
             double before = 0, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
             for (int r = 0; r <= px.rank; ++r) {
                 before += equal;
                 equal = __uint_as_float(px_ld_ll16(here + r * pitch + 3, turn).x);
             }
             const double left = dropped > before ? dropped - before : 0;
-            out[row] = least, out[rows + row] = (float)log_sum, out[2 * rows + row] = found;
-            out[3 * rows + row] = found >= least ? (float)(found - log_sum) : -px_infinity();
+            out[row] = least, out[rows + row] = log_kept + peak, out[2 * rows + row] = found;
+            out[3 * rows + row] = found >= least ? found - peak - log_kept : -px_infinity();
             own_dropped[row] = (i64)(left < equal ? left : equal);
         }
         __syncthreads();  // all threads have ended the row
