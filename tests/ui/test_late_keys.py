@@ -11,6 +11,7 @@ from textual.events import Click, Key, MouseDown, MouseUp
 from textual.widgets import Button, OptionList, Select
 from waiting import PATIENCE_S
 
+from screens import terminal_app
 from screens.actions import ACTIONS
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.key_editor import KeyEditor, NextKey
@@ -181,6 +182,14 @@ async def test_held_enter_opens_one_dialog(open_app, until, go_to) -> None:
         await until(pilot, lambda: isinstance(app.screen, NextKey))
         await pilot.pause()
         assert [type(each) for each in app.screen_stack[1:]] == [SettingsScreen, KeyEditor, NextKey]
+
+
+async def test_keys_are_gathered_only_where_they_type(open_app, monkeypatch) -> None:
+    looked = []  # at all keys that wait, for each of them
+    monkeypatch.setattr(terminal_app, "text_of", looked.append)
+    async with open_app() as (_, pilot):
+        await pilot.press(*"jjk")
+        assert not looked
 
 
 async def test_click_on_what_was_shown_before_does_nothing(open_app, until) -> None:
