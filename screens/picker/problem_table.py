@@ -181,7 +181,7 @@ class ProblemTable(FigureTable):
     def action_go_to_id(self, digit: str) -> None:
         """Moves to the problem whose id is typed. Digits typed in quick succession form one id."""
         now = time.monotonic()
-        self._digits = (self._digits if now - self._typed_at < DIGITS_WITHIN_S else "") + digit
+        self._digits = ((self._digits if now - self._typed_at < DIGITS_WITHIN_S else "") + digit)[-9:]
         self._typed_at = now
         for at, row in enumerate(self.rows_shown):
             if row.problem.id == int(self._digits):

@@ -188,6 +188,8 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, go_to) -> Non
         await until(pilot, lambda: table.sort_column == "problem")
         await go_to(pilot, KernelScreen, "1", "3", "enter")
         assert app.screen.problem.id == 13
+        for digit in "1" * 5000:  # of a paste; Python reads no number of so many
+            table.action_go_to_id(digit)
 
 
 def test_columns_of_results_fit_every_width() -> None:
