@@ -21,6 +21,7 @@ from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
+from sandbox.protocol.kernel_files import MAIN
 
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
@@ -97,6 +98,11 @@ def number_option(
 
 def file_option(*names: str, help: str) -> Callable[[T], T]:
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=help)
+
+
+def kernel_path(text: str) -> Path:
+    """The file for a kernel: kernel.py in a folder if the text ends with a slash."""
+    return Path(text, MAIN if text.endswith("/") else "")
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")

@@ -1,11 +1,10 @@
 """`pkb-arena list`, `show` and `new`: problems, their pages, and starter kernels."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from arena.cli.options import json_option, open_session, problem_argument
+from arena.cli.options import json_option, kernel_path, open_session, problem_argument
 from arena.cli.output import complain, print_found, print_json, print_line, say
 from arena.errors import ArenaError, UsageError
 from arena.machine.facts import visible_gpus
@@ -16,7 +15,6 @@ from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, GPU_TEMPLATES, house_source, signature, starter, template_names
 from problems.specification import CATEGORIES, Problem
 from sandbox.machine.backends import named
-from sandbox.protocol.kernel_files import MAIN
 
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
@@ -123,7 +121,7 @@ def new(problem: str, template: str, output: str | None, agents: bool, force: bo
         print_line(text.rstrip("\n"))
         return
     workspace = Workspace(session.paths.workspace)
-    path = workspace.kernel_path(found) if output is None else Path(output, MAIN if output.endswith("/") else "")
+    path = workspace.kernel_path(found) if output is None else kernel_path(output)
     page = path.with_name(agents_page.FILE) if agents else None
     for file in (path, page):
         if file is not None and file.is_dir():

@@ -21,7 +21,6 @@ from arena.setting_choice import Choice, choose_setting
 from problems.specification import Problem
 from sandbox.machine.backends import backend_names, named, refusal
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import MAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         *("-o", "--output"),
-        type=kernel_path,
+        type=options.kernel_path,
         metavar="FILE",
         help="For the best kernel, or FOLDER/. [default: the workspace's]",
     )
@@ -116,11 +115,6 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, plan=plan, **given)
 
     return wrapped
-
-
-def kernel_path(text: str) -> Path:
-    """The file for a kernel: kernel.py in a folder if the text ends with a slash."""
-    return Path(text, MAIN if text.endswith("/") else "")
 
 
 def setup_of(plan: Plan) -> PlayerSetup:
