@@ -60,7 +60,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         """What the rows have in common; it has no column."""
         self._fastest = False
         """Whether the fastest run is the first row."""
-        self._reading = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         title = printable(f"{self.HEAD} · {self.problem.id} · {self.problem.title}")
@@ -90,7 +89,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     async def _read(self) -> None:
         try:
             with arena_app(self).keys_wait():  # for the rows
-                async with self._reading:  # in turn: what is read last is shown last
+                async with self.services.reading:
                     folder = self.services.paths.workspace
                     self._all, self._notes = await asyncio.to_thread(lambda: (self.read_entries(), read_notes(folder)))
         except ArenaError as error:
