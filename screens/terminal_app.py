@@ -335,8 +335,10 @@ class TerminalApp(App[None]):
 
     async def _pastes(self, target: Widget) -> bool:
         """Pastes the keys of a burst into an editor, which would handle each by itself. Returns whether it did."""
-        burst = self._newest[1] >= BURST_KEYS and getattr(target, "types", False)  # else no look at thousands that wait
-        if not (keys := [*takewhile(text_of, self._keys)] if burst else []):
+        if self._newest[1] < BURST_KEYS or not getattr(target, "types", False):
+            return False  # before a look at the keys: thousands may wait
+        keys = [*takewhile(text_of, self._keys)]
+        if not keys:
             return False
         del self._keys[: len(keys)]
         paste = events.Paste("".join(map(text_of, keys)))
