@@ -276,13 +276,11 @@ class AgentUsage:
         count = threads(pids) - 2  # those of bubblewrap itself
         if count > self._caps.processes:
             return f"processes: it has {count} processes and threads, more than the {self._caps.processes} it may have"
-        excess = self._bound.excess(pids)
-        return self._filled() or (excess and f"memory: {excess}") or self._computed(pids)
+        return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)
 
     def left_behind(self) -> str:
         """The cap that an ended program had exceeded, as in `excess`; empty if there is none."""
-        killed = self._bound.killed()
-        return f"memory: {killed}" if killed else self._filled()
+        return _of_memory(self._bound.killed()) or self._filled()
 
     def close(self) -> None:
         """Kills what is left in its control group, and closes its mounts."""
@@ -327,3 +325,7 @@ class AgentUsage:
         if used > most:
             return f"CPU time: its processes have used {used:.0f} s, more than the {most:.0f} s they may have"
         return ""
+
+
+def _of_memory(excess: str) -> str:
+    return f"memory: {excess}" if excess else ""

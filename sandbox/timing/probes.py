@@ -134,6 +134,11 @@ class Probes:
         return not any(due.replaced or (due.held == WANTED_HELD and self._can_be_held) for due in self.due)
 
     @property
+    def replaced_some(self) -> bool:
+        """Whether inputs of every kernel were replaced at least once."""
+        return all(due.replaced < WANTED_REPLACED for due in self.due)
+
+    @property
     def _can_be_held(self) -> list[int]:
         """The ranks whose inputs can be replaced alone, as far as is known."""
         misfits = self.turns.exchange.prepared.misfits

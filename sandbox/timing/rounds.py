@@ -12,7 +12,7 @@ from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Unconfirmed
 from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import SINGLE_WAITED, Pair, outcome, turns_of
-from sandbox.timing.probes import WANTED_REPLACED, Probes
+from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
 from sandbox.timing.stopping_rule import StoppingRule, is_clear
@@ -406,8 +406,7 @@ class Rounds:
     def lasting(self) -> tuple[Interval | None, Interval | None]:
         """The speedups so far, without a lead by device time alone that `confirm` would drop: no inputs were replaced yet."""
         call, device = self.estimate()
-        some = all(due.replaced < WANTED_REPLACED for due in self.behind_gate.probes.due)
-        unproven = not (self.behind_gate.proven or some)
+        unproven = not (self.behind_gate.proven or self.behind_gate.probes.replaced_some)
         alone = call is None and device is not None and self._leads(device)
         return call, None if alone and unproven else device
 
