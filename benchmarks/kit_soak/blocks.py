@@ -5,7 +5,7 @@ import random
 import torch
 import torch.distributed as dist
 
-from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
+from benchmarks.kit_soak.soak import Call, apart, here, pattern, unequal
 from sandbox.kit.blocks.attention import attend_together
 from sandbox.kit.blocks.clipping import clip
 from sandbox.kit.blocks.columns import SLOT, copy_columns, gathered_product, push_columns, stream_barrier
@@ -373,22 +373,3 @@ def differentiated(team: Team, number: int, chance: random.Random) -> Call:
             return apart(found, expected, room)
 
     return call
-
-
-BLOCKS: dict[str, Block] = {
-    "staged_sum": staged_sum,
-    "pushed": pushed,
-    "resharded": resharded,
-    "exchanged_rows": exchanged_rows,
-    "summed": summed,
-    "clipped": clipped,
-    "scaled": scaled,
-    "joined": joined,
-    "multiplied": multiplied,
-    "fanned_out": fanned_out,
-    "stepped": stepped,
-    "differentiated": differentiated,
-    "attended": attended,
-    "routed": routed,
-    "cut": cut,
-}

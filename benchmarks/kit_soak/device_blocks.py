@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
+from benchmarks.kit_soak.soak import Call, apart, here, pattern, unequal
 from sandbox.kit import cuda
 from sandbox.kit.blocks import delta_rule
 from sandbox.kit.symmetric_memory.team import Team
@@ -228,13 +228,3 @@ def recurred(team: Team, number: int, chance: random.Random) -> Call:
         return apart(found, expected, room)
 
     return call
-
-
-DEVICE_BLOCKS: dict[str, Block] = {
-    "swapped": swapped,
-    "gathered": gathered,
-    "pushed_by_root": pushed_by_root,
-    "replayed": replayed,
-    "passed_on": passed_on,
-    "recurred": recurred,
-}

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmarks.kit_soak import block_named
 from benchmarks.plain_loop import messages
 from problems.setting import RankSetting
 from problems.specification import load_problem
@@ -173,12 +174,9 @@ class PlainLoop:
 
 def soak_block(order: messages.SoakBlock) -> messages.Soaked:
     """Calls a block of the kit (collective)."""
-    from benchmarks.kit_soak.blocks import BLOCKS  # a plain loop does not need the kit
-    from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
-    from benchmarks.kit_soak.soak import soak
+    from benchmarks.kit_soak.soak import soak  # a plain loop does not need the kit
 
-    block = (BLOCKS | DEVICE_BLOCKS)[order.block]
-    return messages.Soaked(*soak(block, order.first, order.calls, order.seed))
+    return messages.Soaked(*soak(block_named(order.block), order.first, order.calls, order.seed))
 
 
 def main() -> None:

@@ -15,18 +15,12 @@ from arena.errors import UsageError
 from arena.machine.facts import choose_device, visible_gpus
 from arena.settings import Settings
 from arena.words.table import Column, TextTable
+from benchmarks.kit_soak import BLOCKS, DEVICE_BLOCKS
 from benchmarks.plain_loop.messages import SoakBlock
 from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from sandbox.machine.devices import kind_of
 
-BLOCKS = (
-    "staged_sum", "pushed", "resharded", "exchanged_rows", "summed", "clipped", "scaled", "joined", "multiplied",
-    "fanned_out", "stepped", "differentiated", "attended", "routed", "cut",
-)  # fmt: skip
-"""The blocks of `benchmarks/kit_soak/blocks.py`."""
-DEVICE_BLOCKS = ("swapped", "gathered", "pushed_by_root", "replayed", "passed_on", "recurred")
-"""The blocks of `benchmarks/kit_soak/device_blocks.py`, for GPUs only."""
 THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
 """Thousands of calls per block."""
 CALLS_ON_CPUS, CALLS_ON_GPUS = 1000, 5000

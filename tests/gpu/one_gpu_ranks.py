@@ -19,8 +19,7 @@ import house_agreement
 import torch
 import torch.distributed as dist
 
-from benchmarks.kit_soak.blocks import BLOCKS
-from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
+from benchmarks.kit_soak import block_named
 from benchmarks.kit_soak.soak import soak
 from problems.specification import load_problem
 from sandbox.kit import cuda, symm
@@ -212,7 +211,7 @@ def soaked(rank: int, world: int, block: str, device: str, seconds: float, seed:
     started = time.monotonic()
     over = torch.zeros(1)
     while not over:
-        found, first = soak((BLOCKS | DEVICE_BLOCKS)[block], calls, CHUNK, seed + calls)
+        found, first = soak(block_named(block), calls, CHUNK, seed + calls)
         calls, wrong = calls + CHUNK, wrong + found
         first_wrong = first if first_wrong < 0 else first_wrong
         over = torch.tensor([float(time.monotonic() - started > seconds)])

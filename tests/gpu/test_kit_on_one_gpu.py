@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables.kit_soak import BLOCKS, DEVICE_BLOCKS
+from benchmarks.kit_soak import BLOCKS, DEVICE_BLOCKS
 
 SECONDS = {2: 5.0, 4: 3.0}
 """Seconds per block, by world."""
