@@ -75,15 +75,17 @@ TABLES = {
         "cuda",
     ),
     "collectives": RunTable(
-        "benchmarks.tables.collectives", "House kernels for collectives against NCCL.", frozenset({"problems", "world"})
+        "benchmarks.tables.gpu_tables", "House kernels for collectives against NCCL.", frozenset({"problems", "world"})
     ),
     "backends": RunTable(
-        "benchmarks.tables.backends",
+        "benchmarks.tables.gpu_tables",
         "The kit's examples over each backend, beside house kernels.",
         frozenset({"world", "preset"}),
     ),
     "graphs": RunTable(
-        "benchmarks.tables.graphs", "Baselines against themselves in a CUDA graph.", frozenset({"problems", "world"})
+        "benchmarks.tables.gpu_tables",
+        "Baselines against themselves in a CUDA graph.",
+        frozenset({"problems", "world"}),
     ),
     "kit-soak": RunTable(
         "benchmarks.tables.kit_soak",
@@ -115,7 +117,7 @@ async def tabulate(name: str, scope: Scope, tell: Tell, rows: list[Any]) -> None
         ArenaError: it cannot be made or continued here.
     """
     table = TABLES[name]
-    scope = replace(scope, device=table.device or scope.device)
+    scope = replace(scope, table=name, device=table.device or scope.device)
     await importlib.import_module(table.module).measure(scope, tell, rows)
 
 

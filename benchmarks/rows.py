@@ -192,15 +192,11 @@ def bare_row(
     )  # fmt: skip
 
 
-def require_harness(rows: Sequence[RunRow]) -> None:
-    """Raises MachineError if the newest rows are harness errors, because nothing can be judged here then."""
-    if harness_lost(rows):
-        raise MachineError(f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`")
-
-
-def harness_lost(rows: Sequence[RunRow]) -> bool:
-    """Whether the last `LOST` runs ended in harness errors, so that further runs would, too."""
-    return [row.verdict for row in rows[-LOST:]] == [Verdict.HARNESS_ERROR] * LOST
+def require_harness(rows: Sequence[SettingRow], lost: str = Verdict.HARNESS_ERROR) -> None:
+    """Raises MachineError if the last `LOST` rows have this verdict, because nothing can be judged here then."""
+    if [row.verdict for row in rows[-LOST:]] == [lost] * LOST:
+        words = f"{LOST} times {lost} in a row; the last: {rows[-1].detail}"
+        raise MachineError(words, "run `pkb-arena doctor`")
 
 
 def _example(name: str) -> tuple[str, str]:

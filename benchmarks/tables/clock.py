@@ -22,7 +22,16 @@ from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
-from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, SettingRow, bare_row, finished_row, judge_source
+from benchmarks.rows import (
+    REFUSED,
+    PlannedRun,
+    RunRow,
+    SettingRow,
+    bare_row,
+    finished_row,
+    judge_source,
+    require_harness,
+)
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.machine.processes import cpu_seconds, tree
@@ -138,10 +147,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
                 if len(rows) == 1:
                     tell(TABLE.header)
                 tell(TABLE.line(rows[-1]))
-                if [row.verdict for row in rows[-LOST:]] == [FAILED] * LOST:
-                    raise MachineError(
-                        f"{LOST} failures in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
-                    )
+                require_harness(rows, FAILED)
     finally:
         await loops.close()
 

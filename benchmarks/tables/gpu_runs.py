@@ -1,17 +1,15 @@
 """Runs of many kernels against the baseline as called; each row is printed as soon as it is made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
-from arena.setting_choice import Choice
 from arena.settings import Settings
 from arena.words.headline import by_clock
 from arena.words.table import Column, TextTable
 from benchmarks.rows import PlannedRun, RunRow, judged_row, require_harness
 from benchmarks.tables.scope import Conclusion, Tell
 from problems.catalogue import load_catalogue
-from problems.specification import Problem
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import half_width, outcome
@@ -80,19 +78,6 @@ SAME_CODE_TABLE = TextTable[RunRow](
     )
 )
 """Baselines against themselves by both clocks. Pairs of batches and calls of a batch: calls + device. "!": 1 is not inside."""
-
-
-def on_gpus(
-    problem: Problem,
-    kernel: str,
-    world: int | None,
-    preset: str = "production",
-    sizes: Mapping[str, int] | None = None,
-    size: str = "",
-) -> PlannedRun:
-    """A run on `world` GPUs; None: on all of them. size: the size in words."""
-    choice = Choice(preset=preset, world=world, device="cuda", sizes=dict(sizes or {}))
-    return PlannedRun(problem, kernel, choice, size)
 
 
 async def measured(planned: Iterable[PlannedRun], rounds: int, tell: Tell, rows: list[RunRow]) -> None:

@@ -14,6 +14,8 @@ class Scope:
     """The requested part of a table; empty or None: the table's own choice."""
 
     problems: tuple[Problem, ...] = ()
+    table: str = ""
+    """The table's name: a module may have several."""
     blocks: tuple[str, ...] = ()
     """Blocks of the kit's soak, by name."""
     world: int | None = None
