@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks.app.promises import measure as measure_app
+from benchmarks.app.measurements import measure as measure_app
 from benchmarks.figure import Figure
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 

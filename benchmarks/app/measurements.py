@@ -1,27 +1,38 @@
-"""Measurements of the app's speed, from outside in a real pseudo-terminal or inside its event loop.
+"""Measurements of the app's speed, from outside in a real pseudo-terminal or inside its event loop, with their limits.
 
     python -m benchmarks.app.measurements first-paint|loop-lag|keystroke|tokens [REPETITIONS]
 
-Prints an object of figures, in milliseconds. Everything happens in a temporary folder, so the user's kernels are not
-touched.
+Each runs in a process of its own, which prints an object of figures, in milliseconds. Everything happens in a temporary
+folder, so the user's kernels are not touched.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from arena.paths import HOME_VARIABLE, Paths, paths_in
-from benchmarks.app.terminal import COLUMNS, LINES, Terminal, lag_while, until
+import msgspec
 
+from arena.errors import MachineError
+from arena.paths import HOME_VARIABLE, ROOT, Paths, module_command, module_environment, paths_in
+from benchmarks.app.terminal import COLUMNS, LINES, Terminal, lag_while, until
+from benchmarks.figure import Figure
+
+GIVE_UP_S = 600.0
+END_S = 15.0
+"""Time limit in seconds to close the app that is measured."""
 PROBLEM = "13"
 KERNEL_LINES = 1_000
+READY = "processes started"
+"""What the kernel screen shows once its worlds are ready."""
 LINE_KEYS = 40
 """Keys that are typed into a line before it is emptied again, so that all of it stays visible."""
 
@@ -89,7 +100,7 @@ def keystroke(repetitions: int) -> dict[str, float]:
         workspace.save(workspace.kernel_path(load_catalogue().find(PROBLEM)), source + body)
         terminal = Terminal([sys.executable, "-P", "-m", "screens.main", PROBLEM], variables)
         try:
-            terminal.wait_for("spare ready", terminal.started)
+            terminal.wait_for(READY, terminal.started)
             terminal.quiet(0.3)
             for number in range(repetitions):
                 typed = number % LINE_KEYS
@@ -156,19 +167,91 @@ def _figures(values: list[float]) -> dict[str, float]:
     }
 
 
-MEASUREMENTS: dict[str, tuple[Callable[[int], dict[str, float]], int]] = {
-    "first-paint": (first_paint, 10),
-    "loop-lag": (loop_lag, 5),
-    "keystroke": (keystroke, 100),
-    "tokens": (tokens, 10),
+@dataclass(frozen=True)
+class Promise:
+    """One measurement, how often it is made, and the limit for one of its figures."""
+
+    measure: Callable[[int], dict[str, float]]
+    repetitions: int
+    """How often; runs for loop-lag, seconds for tokens."""
+    words: str
+    promised: str
+    """ "median", "p95" or "p99"."""
+    limit_ms: float
+
+
+PROMISES = {
+    "first-paint": Promise(first_paint, 10, "first paint", "median", 300.0),
+    "loop-lag": Promise(loop_lag, 5, "event loop late", "p99", 16.0),
+    "keystroke": Promise(keystroke, 100, "key to screen", "p95", 20.0),
+    "tokens": Promise(tokens, 10, "event loop late", "p99", 50.0),
 }
+TIMES_BARE = 1.15
+"""Limit for first paint as a multiple of that of a Textual app of one word. It does not depend on the machine's
+speed."""
+
+
+async def measure(name: str, repetitions: int | None) -> list[Figure]:
+    """One measurement as figures. repetitions: None: the measurement's own number.
+
+    Raises:
+        MachineError: it failed, or its output cannot be read.
+    """
+    promise, found = PROMISES[name], await _measured(name, repetitions)
+    value = found[f"{promise.promised}_ms"]
+    others = "median {median_ms:.1f}, p95 {p95_ms:.1f}, p99 {p99_ms:.1f}, slowest {max_ms:.1f}".format(**found)
+    detail = f"of {found['count']:.0f}: {others}"
+    figures = [Figure(f"{promise.words} ({promise.promised})", value, "ms", promise.limit_ms, detail)]
+    if "bare_median_ms" in found:
+        bare = f"the same of a Textual app of one word, in turns: {found['bare_median_ms']:.0f} ms"
+        figures.append(Figure("  times bare Textual", value / found["bare_median_ms"], "", TIMES_BARE, bare))
+    if "problems_median_ms" in found:
+        figures.append(Figure("  list of problems (median)", found["problems_median_ms"], "ms"))
+    return figures
+
+
+async def _measured(name: str, repetitions: int | None) -> dict[str, float]:
+    process = await asyncio.create_subprocess_exec(
+        *module_command("benchmarks.app.measurements", name, str(repetitions or "")),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env=module_environment(),
+    )
+    try:
+        async with asyncio.timeout(GIVE_UP_S):
+            stdout, stderr = await process.communicate()
+    except TimeoutError:
+        raise MachineError(f"{name} took more than {GIVE_UP_S:.0f} s", "try again on a quiet machine") from None
+    finally:
+        if process.returncode is None:
+            await _end(process)
+    if process.returncode != 0:
+        said = stderr.decode(errors="replace").strip().splitlines()
+        raise MachineError(f"{name} could not be measured: {said[-1] if said else 'no reason given'}")
+    try:
+        return msgspec.json.decode(stdout, type=dict[str, float])
+    except msgspec.MsgspecError as error:
+        raise MachineError(f"{name} could not be read: {error}") from None
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Interrupts a measurement so that it closes its app; kills it if that takes too long."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 def main(name: str, repetitions: str = "") -> int:
-    """Entry point. repetitions: how often; runs for loop-lag, seconds for tokens."""
-    measure, usual = MEASUREMENTS[name]
+    """Entry point of a measurement's process."""
+    promise = PROMISES[name]
     try:
-        print(json.dumps(measure(int(repetitions or usual))))
+        print(json.dumps(promise.measure(int(repetitions or promise.repetitions))))
     except TimeoutError as error:
         print(error or "nothing happened in time", file=sys.stderr)
         return 3

@@ -6,6 +6,7 @@ from run_states import fold
 from stored_runs import record
 
 from arena.runs.run_state import RunState
+from benchmarks.app.measurements import READY
 from sandbox.protocol.events import (
     Failure,
     Finished,
@@ -174,6 +175,7 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     for role in ("baseline", "spare", "reference"):
         state.apply(WorldChanged(role=role, state="ready", world=2, at=1.0))
     assert worlds_words(state) == "ready (oracle, spare and reference processes started)"
+    assert READY in worlds_words(state)  # the measurement of keys waits for it
     assert len(worlds_words(state)) <= 58
     state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
     assert worlds_words(state) == "starting: spare process"
