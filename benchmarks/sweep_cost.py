@@ -26,11 +26,11 @@ from arena.runs.judge import RunInProgress, RunRequest, header_of
 from arena.settings import Settings
 from arena.sweep.journal import SweepJournal, begin_session
 from arena.sweep.queue import Worker
-from arena.sweep.records import CellResult, SweepPlan
+from arena.sweep.records import SweepPlan
 from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
 from benchmarks.soak import resident_mib
-from problems.catalogue import Catalogue, load_catalogue
+from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
@@ -59,59 +59,24 @@ async def measure(repetitions: int | None) -> list[Figure]:
 
 async def _hosts(paths: Paths) -> Figure:
     """Simulates hosts whose every run takes `RUN_S`, with one driver: the share of time that they wait for it."""
-    problems = load_catalogue().problems
-    attempts = -(-HOSTS * RUNS_EACH // len(problems))
-    plan = SweepPlan(players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts)
-    journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
-    judge = InstantJudge(paths, RUN_S)
-    workers = [Worker(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
-    settings, began = Settings(device="cpu", preset="tiny"), time.monotonic()
-    sweep = Sweep(plan, problems, [_Writer()], workers, journal, settings, BudgetPool(None), ahead=HOSTS, unsafe=True)
-    try:
-        await sweep.run()
-    finally:
-        journal.close()
-        judge.close()
+    began = time.monotonic()
+    judged = await _swept(paths, HOSTS * RUNS_EACH, InstantJudge(paths, RUN_S), hosts=HOSTS)
     took = time.monotonic() - began
-    each = sweep.progress.judged / HOSTS
+    each = judged / HOSTS
     idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
-    told = f"{each:.1f} runs each, {sweep.progress.judged / took:.0f} results a second"
+    told = f"{each:.1f} runs each, {judged / took:.0f} results a second"
     return Figure(f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told)
 
 
 async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
-    catalogue = load_catalogue()
-    attempts = -(-stored[-1] // len(catalogue.problems))
-    plan = SweepPlan(
-        players=["agent:bench"], problems=[problem.slug for problem in catalogue.problems], attempts=attempts
-    )
-    journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
-    judge = InstantJudge(paths)
-    worker = Worker("instant", judge, this_machine("cpu"))
-    begin_session(journal, plan, [worker])
     marks: list[tuple[int, float, float]] = [(0, time.monotonic(), 0.0)]
 
-    def judged(_: CellResult) -> None:
-        if sweep.progress.judged in stored:
-            marks.append((sweep.progress.judged, time.monotonic(), resident_mib(os.getpid())))
+    def mark(judged: int) -> None:
+        if judged in stored:
+            marks.append((judged, time.monotonic(), resident_mib(os.getpid())))
 
-    sweep = Sweep(
-        plan,
-        catalogue.problems,
-        [_Writer()],
-        [worker],
-        journal,
-        Settings(device="cpu", preset="tiny"),
-        BudgetPool(None),
-        unsafe=True,
-        listener=Listener(judged=judged),
-    )
+    await _swept(paths, stored[-1], InstantJudge(paths), mark)
     figures = []
-    try:
-        await sweep.run()
-    finally:
-        journal.close()
-        judge.close()
     for (before, began, _), (count, ended, memory) in itertools.pairwise(marks):
         each = (ended - began) / (count - before)
         figures.append(Figure(f"a result, up to {count} stored", 1000 * each, "ms", 1000 * MOST_S))
@@ -119,16 +84,39 @@ async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
     growth = marks[-1][2] - marks[1][2]
     if len(stored) > 1:
         figures.append(Figure("memory that the driver grew by", growth, "MiB", MOST_GROWTH_MIB))
-    figures += await asyncio.to_thread(_reading, paths, catalogue, marks[-1][0])
+    figures += await asyncio.to_thread(_reading, paths, marks[-1][0])
     return figures
 
 
-def _reading(paths: Paths, catalogue: Catalogue, count: int) -> list[Figure]:
+async def _swept(
+    paths: Paths, results: int, judge: "InstantJudge", mark: Callable[[int], None] = lambda judged: None, hosts: int = 1
+) -> int:
+    """Plays a sweep of at least so many results. mark: gets their number after each. Returns how many there are."""
+    problems = load_catalogue().problems
+    attempts = -(-results // len(problems))
+    plan = SweepPlan(players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts)
+    journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
+    workers = [Worker(f"host {number}", judge, this_machine("cpu")) for number in range(hosts)]
+    begin_session(journal, plan, workers)
+    settings, listener = Settings(device="cpu", preset="tiny"), Listener(judged=lambda _: mark(sweep.progress.judged))
+    sweep = Sweep(
+        plan, problems, [_Writer()], workers, journal, settings, BudgetPool(None),
+        unsafe=True, listener=listener, ahead=max(hosts, Sweep.ahead),
+    )  # fmt: skip
+    try:
+        await sweep.run()
+    finally:
+        journal.close()
+        judge.close()
+    return sweep.progress.judged
+
+
+def _reading(paths: Paths, count: int) -> list[Figure]:
     """The times to continue a sweep and to show a board, and the journal's size per result."""
     path = paths.sweeps / "bench.jsonl"
     seconds, journal = _timed(lambda: SweepJournal(path, "bench"))
     journal.close()
-    board_s, _ = _timed(lambda: gather(paths, catalogue))
+    board_s, _ = _timed(lambda: gather(paths, load_catalogue()))
     size = path.stat().st_size
     return [
         Figure(f"going on after {count} results", seconds, "s"),
