@@ -18,15 +18,13 @@ from arena.profile.report import profile_lines
 from arena.profile.rules import figures, first_failure
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
-from sandbox.jail.choice import Jail, choose
+from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
-from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.processes import adopt_orphans, die_with_parent
-from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
-from sandbox.worlds.profiled_world import ProfileFailed, find_ncu, ncu_world, profile_world
+from sandbox.worlds.profiled_world import Place, ProfileFailed, find_ncu, ncu_world, profile_world
 
 
 def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
@@ -85,8 +83,8 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[bool], None]) -> Prof
         MachineError: the devices did not become free, or a rank sent no report.
     """
     setting = request.setting
-    with _turn(request, tell) as given:
-        found = profile_world(*given)
+    with _turn(request, tell) as place:
+        found = profile_world(place)
     if not kind_of(setting.device).on_gpus:
         return Profiled(found.reports, figures(found.reports))
     cost = load_problem(Path(setting.problem_dir)).cost(setting.sizes, setting.world, setting.dtype)
@@ -110,8 +108,8 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> N
         raise MachineError(
             "Nsight Compute (ncu) is not installed", "install it with the CUDA toolkit, and put ncu on PATH"
         )
-    with _turn(request, tell) as given:
-        answer, data = ncu_world(*given, ncu)
+    with _turn(request, tell) as place:
+        answer, data = ncu_world(place, ncu)
     refused = {mode: printable(why) for mode, why in answer.refused.items()}
     kernels = ncu_kernels(answer.csv)
     if not kernels:
@@ -123,10 +121,8 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[bool], None]) -> N
 
 
 @contextmanager
-def _turn(
-    request: ProfileRequest, tell: Callable[[bool], None]
-) -> Iterator[tuple[Setting, str, Kernel, DeviceKind, Jail, tuple[Path, ...]]]:
-    """Leases the devices for the block, which runs one world. Yields what the world takes; its failure ends the profile."""
+def _turn(request: ProfileRequest, tell: Callable[[bool], None]) -> Iterator[Place]:
+    """Leases the devices for the block, which runs the world that is yielded. The world's failure ends the profile."""
     setting, name = request.setting, request.kernel_name if request.source else "baseline.py"
     readable = tuple(Path(folder).resolve() for folder in request.readable)
     try:
@@ -137,7 +133,8 @@ def _turn(
         _take(lease, tell, Path(setting.problem_dir).name)
         tell(False)
         try:
-            yield setting, name, Kernel(request.source, request.files), kind_of(setting.device), choose(), readable
+            kernel = Kernel(request.source, request.files)
+            yield Place(setting, name, kernel, kind_of(setting.device), choose(), readable)
         except ProfileFailed as error:
             advice = "`pkb-arena run` says whether the kernel is right and ends"
             raise MachineError(printable(str(error)), advice) from None

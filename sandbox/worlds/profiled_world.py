@@ -41,17 +41,24 @@ class ProfileFailed(Exception):
 
 
 class Place(contextlib.ExitStack):
-    """A context manager. On exit it kills every process that it started and removes everything that it made."""
+    """A kernel's world, a context manager. On exit it kills every process that it started and removes all that it made."""
 
     def __init__(
-        self, setting: Setting, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...]
+        self,
+        setting: Setting,
+        kernel_name: str,
+        kernel: Kernel,
+        kind: DeviceKind,
+        jail: Jail,
+        readable: tuple[Path, ...] = (),
     ) -> None:
         """readable: the folder of a user's own problem. Raises ProfileFailed if there are too few GPUs."""
         super().__init__()
         self.gpus = kind.gpus(setting.world)
         if kind.on_gpus and len(self.gpus) < setting.world:
             raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(self.gpus)}")
-        self._setting, self._kernel, self._kind, self._jail, self._readable = setting, kernel, kind, jail, readable
+        self.world, self.kind, self.readable = setting.world, kind, readable
+        self._setting, self._name, self._kernel, self._jail = setting, kernel_name, kernel, jail
         self._said: IO[bytes] | None = None
 
     def __enter__(self) -> "Place":
@@ -67,17 +74,16 @@ class Place(contextlib.ExitStack):
         self.callback(os.close, ours)
         return ours, theirs
 
-    def plan(self, kernel_name: str) -> profile.ProfilePlan:
+    def plan(self) -> profile.ProfilePlan:
         """The plan of the ranks, without descriptors."""
-        world = self._setting.world
         return profile.ProfilePlan(
             setting=self._setting,
             source=self._kernel.source,
-            kernel_name=kernel_name,
+            kernel_name=self._name,
             kernel_folder=str(self._files) if self._kernel.files else "",
-            device_module=self._kind.rank_module,
+            device_module=self.kind.rank_module,
             folder=str(self._jail.profile.inside(self._path)),
-            cores=[list(cores_of(rank, world, self.gpus)) for rank in range(world)],
+            cores=[list(cores_of(rank, self.world, self.gpus)) for rank in range(self.world)],
             reports=[],
             controls=[],
             epoch_ns=time.time_ns(),
@@ -89,10 +95,10 @@ class Place(contextlib.ExitStack):
     def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
         """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
         said = self._said = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        limit = bounds.limit_bytes(self._setting.world * self._kind.host_bytes)
+        limit = bounds.limit_bytes(self.world * self.kind.host_bytes)
         bound = bounds.Bound(self._jail.profile, self._path, limit)
         self.callback(bound.close)
-        spec = WorldSpec(self._setting.world, self._kind, False, self._jail, self._readable, self.gpus)
+        spec = WorldSpec(self.world, self.kind, False, self._jail, self.readable, self.gpus)
         with wrapped_for(spec, python_module(module, plan.decode()), self._path) as wrapped:
             for cached in (kernel_cache.SHARED, self._kernel.sha256):
                 kernel_cache.show(cached, self._path / SHOWN)
@@ -127,26 +133,22 @@ AFTER_FAILURE_S = 5.0
 """Limit for other reports after a rank has failed, because its peers may block in a collective."""
 
 
-def profile_world(
-    setting: Setting, kernel_name: str, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...] = ()
-) -> profile.WorldProfile:
-    """Runs a kernel in a jailed world; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
-
-    readable: the folder of a user's own problem.
+def profile_world(place: Place) -> profile.WorldProfile:
+    """Runs the kernel; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
 
     Raises:
         ProfileFailed: a rank's report is invalid, or all ranks ended without one.
     """
     with contextlib.ExitStack() as after:
-        place = after.enter_context(Place(setting, kernel, kind, jail, readable))
-        pipes = [place.pipe() for _ in range(setting.world)]
+        after.enter_context(place)
+        pipes = [place.pipe() for _ in range(place.world)]
         sockets = [socket.socketpair() for _ in place.gpus]
         controls = [after.enter_context(ours) for ours, _ in sockets]
         theirs = [end.detach() for _, end in sockets]
-        plan = msgspec.structs.replace(place.plan(kernel_name), reports=[end for _, end in pipes], controls=theirs)
+        plan = msgspec.structs.replace(place.plan(), reports=[end for _, end in pipes], controls=theirs)
         place.start("sandbox.rank.profiling.main", profile.encode(plan), (*plan.reports, *theirs))
         deadline = time.monotonic() + LIMIT_S
-        outside = counted_row(controls, place.gpus, deadline) if kind.on_gpus else None
+        outside = counted_row(controls, place.gpus, deadline) if place.kind.on_gpus else None
         if outside is not None:
             deadline = time.monotonic() + REPORT_S
         texts, at_work = _read([end for end, _ in pipes], profile.MOST_BYTES, deadline)
@@ -331,16 +333,7 @@ def find_ncu() -> str:
     return next((str(folder / "ncu") for folder in folders if os.access(folder / "ncu", os.X_OK)), "")
 
 
-def ncu_world(
-    setting: Setting,
-    kernel_name: str,
-    kernel: Kernel,
-    kind: DeviceKind,
-    jail: Jail,
-    readable: tuple[Path, ...],
-    ncu: str,
-    replays: list[profile.Replay] = REPLAYS,
-) -> tuple[profile.NcuAnswer, bytes]:
+def ncu_world(place: Place, ncu: str, replays: list[profile.Replay] = REPLAYS) -> tuple[profile.NcuAnswer, bytes]:
     """Profiles the launches of one call on rank 0. Takes minutes. Returns what ncu found, and the report file's bytes.
 
     Both are as untrusted as the kernel. The file is empty if no replay gave a report.
@@ -350,10 +343,10 @@ def ncu_world(
     """
     program = Path(ncu).resolve()
     if not any(program.is_relative_to(system) for system in SYSTEM):
-        readable = (*readable, program.parent)
-    with Place(setting, kernel, kind, jail, readable) as place:
+        place.readable = (*place.readable, program.parent)
+    with place:
         (answer, to_answer), (file, to_file) = place.pipe(), place.pipe()
-        plan = profile.NcuPlan(place.plan(kernel_name), ncu, to_answer, to_file, replays)
+        plan = profile.NcuPlan(place.plan(), ncu, to_answer, to_file, replays)
         place.start("sandbox.rank.profiling.ncu", profile.encode(plan), (to_answer, to_file))
         deadline = time.monotonic() + sum(each.limit_s for each in replays) + MORE_S
         text, data = _read_whole(answer, profile.MOST_TEXT, deadline), _read_whole(file, profile.MOST_FILE, deadline)

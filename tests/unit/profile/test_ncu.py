@@ -94,8 +94,8 @@ def test_report_that_is_cut_keeps_what_was_read() -> None:
 
 
 def test_clocks_are_never_touched_and_collectives_left_out() -> None:
-    with Place(SETTING, Kernel("pass"), Cpu(), choose(), ()) as place:
-        plan = NcuPlan(place.plan("kernel.py"), "/usr/bin/ncu", 3, 4, REPLAYS)
+    with Place(SETTING, "kernel.py", Kernel("pass"), Cpu(), choose()) as place:
+        plan = NcuPlan(place.plan(), "/usr/bin/ncu", 3, 4, REPLAYS)
     for replay in REPLAYS:
         words = command(plan, replay, Path("/tmp/report.ncu-rep"))
         assert words[words.index("--clock-control") + 1] == "none"
@@ -193,7 +193,7 @@ def replays(limit_s: float = 60.0) -> list[Replay]:
 
 @pytest.mark.slow
 def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose(), (), str(ncu), replays())
+    answer, data = ncu_world(Place(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose()), str(ncu), replays())
     assert answer.mode == KERNEL, answer
     assert answer.csv == REPORT
     assert data == b"a report"
@@ -205,7 +205,7 @@ def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
 def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
     (ncu.parent / "hangs").write_text(KERNEL)
     limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]
-    answer, data = ncu_world(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose(), (), str(ncu), limits)
+    answer, data = ncu_world(Place(SETTING, "kernel.py", Kernel(RIGHT), Cpu(), choose()), str(ncu), limits)
     assert answer.mode == APPLICATION, answer
     assert data == b"a report"
     assert answer.refused == {KERNEL: "it did not end within 1 s"}

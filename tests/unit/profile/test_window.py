@@ -17,7 +17,15 @@ from sandbox.machine.placement import RankGpu
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
 from sandbox.worlds import profiled_world
-from sandbox.worlds.profiled_world import MOST_CALLS, ProfileFailed, _reported, calls_in_row, counted_row, profile_world
+from sandbox.worlds.profiled_world import (
+    MOST_CALLS,
+    Place,
+    ProfileFailed,
+    _reported,
+    calls_in_row,
+    counted_row,
+    profile_world,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ class PretendedGpus(Cpu):
 
 @pytest.mark.slow
 def test_calls_count_where_profiler_sees_nothing() -> None:
-    found = profile_world(SETTING, "kernel.py", Kernel(RIGHT), PretendedGpus(), choose())
+    found = profile_world(Place(SETTING, "kernel.py", Kernel(RIGHT), PretendedGpus(), choose()))
     assert found.outside.calls > 10
     assert 0 < found.outside.seconds < 100.0
     assert not any(each.failed for each in found.reports), found.reports
@@ -72,7 +80,7 @@ def test_rank_failing_while_others_wait_is_told_soon(monkeypatch: pytest.MonkeyP
         "    total =",
         "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    total =",
     )
-    found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
+    found = profile_world(Place(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose()))
     assert found.outside is None
     assert "no such thing" in found.reports[1].failed
     assert "still at work" in found.reports[0].failed
@@ -83,7 +91,7 @@ def test_rank_failing_while_others_wait_is_told_soon(monkeypatch: pytest.MonkeyP
 def test_hanging_kernel_has_failed_and_dead_one_caused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled_world, "LIMIT_S", 2.0)
     hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"
-    found = profile_world(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose())
+    found = profile_world(Place(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose()))
     assert [each.failed.partition(";")[0] for each in found.reports] == ["TIMEOUT: no report within 2 s"] * 2
     both = _reported([b"", b""], {0}, "")
     assert both[1].failed == "it ended without a report; it printed nothing"
