@@ -11,7 +11,7 @@ import msgspec
 
 from arena.board.scorecard import results
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_lines
 from arena.errors import UsageError
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
@@ -50,8 +50,7 @@ def command(journals: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for line in (*TABLE.lines(rows(found)), "", *summary(found)):
-        print_line(line)
+    print_lines([*TABLE.lines(rows(found)), "", *summary(found)])
 
 
 def newest(journals: Sequence[Path]) -> list[CellResult]:

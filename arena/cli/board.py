@@ -11,7 +11,7 @@ from arena.board.gathering import Board, gather
 from arena.board.page import page, whole_picture
 from arena.board.tables import DEFINITIONS, csv_text, markdown, table, text_lines
 from arena.cli.options import complete_problem, file_option, json_option, open_session
-from arena.cli.output import complain, print_json, print_line, say
+from arena.cli.output import complain, print_json, print_line, print_lines, say
 from arena.errors import UsageError
 from arena.paths import NAMED, Paths, make_folder, write_named_file
 from arena.records.index import stored
@@ -70,8 +70,7 @@ def command(
     elif as_markdown:
         print_line(markdown(board, by or ""))
     elif svg is None and page_file is None:
-        for line in (*text_lines(board, by or ""), "", DEFINITIONS):
-            print_line(line)
+        print_lines([*text_lines(board, by or ""), "", DEFINITIONS])
     for left_out in board.left_out:
         complain(left_out.what, left_out.advice)
     if board.left_out:
@@ -90,8 +89,7 @@ def _print_runs(paths: Paths, problem: Problem, as_csv: bool) -> None:
         return
     for run, row in zip(runs, rows, strict=True):
         row["verdict"] = row["verdict"] if run.voided else verdict_words(run.verdict)
-    for line in table([tuple(row.values()) for row in rows], HEADINGS):
-        print_line(line)
+    print_lines(table([tuple(row.values()) for row in rows], HEADINGS))
 
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -167,6 +167,12 @@ def print_line(text: str = "") -> None:
         click.echo(rendered(text, colour), color=colour)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Prints lines of text. Raises as `print_line` does."""
+    for line in lines:
+        print_line(line)
+
+
 def flush() -> None:
     """Flushes stdout. Raises as `print_line` does."""
     with _writing():
@@ -183,9 +189,8 @@ def print_found(as_json: bool, found: object, *lines: str) -> None:
     """Prints an object as JSON, else the lines that say the same. Raises as `print_line` does."""
     if as_json:
         print_json(found)
-        return
-    for line in lines:
-        print_line(line)
+    else:
+        print_lines(lines)
 
 
 def counted(count: int, thing: str) -> str:
@@ -233,5 +238,4 @@ def print_report(record: RunRecord, overridden: Mapping[str, int] | None = None)
         print_line(f"\n{text}\n")
     if record.rival:
         print_line(f"other kernel: {verdict_text(record.rival.verdict)}  {record.rival.detail}".rstrip())
-    for fact in report_text.facts(record, LONGER):
-        print_line(f"{fact.name}: {fact.text}")
+    print_lines(f"{fact.name}: {fact.text}" for fact in report_text.facts(record, LONGER))

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from arena.cli import options
-from arena.cli.output import print_json, print_line, say, while_it_is_read
+from arena.cli.output import print_found, print_json, print_line, print_lines, say, while_it_is_read
 from arena.cli.run import make_request
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
@@ -56,7 +56,7 @@ def command(
     if trace is not None:
         require_writable(trace)
     session = options.open_session()
-    request = make_request(session, problem, kernel, choice, rounds=0, seconds=None)
+    request = make_request(session, problem, kernel, choice, rounds=0)
     wanted = view(
         ProfileRequest, request,
         kernel_name=Path(request.kernel_name).name,
@@ -100,10 +100,7 @@ def _print_ncu(session: options.CliSession, request: RunRequest, wanted: Profile
     file = ncu_file(session.paths, request.problem.slug, wanted)
     say("Nsight Compute repeats every launch; this takes minutes")
     found = profile_with_ncu(msgspec.structs.replace(wanted, ncu_file=str(file)), _tell)
-    if as_json:
-        print_json(_about(request) | {"ncu": found})
-    for line in () if as_json else (_head(request), *ncu_text(found)):
-        print_line(line)
+    print_found(as_json, _about(request) | {"ncu": found}, _head(request), *ncu_text(found))
 
 
 def _tell(waits: bool) -> None:
@@ -125,8 +122,7 @@ def _print(profiled: Profiled) -> None:
         signs = [f"        {'   '.join(legend[:3])}", f"        {'   '.join(legend[3:])}   (a typical call)"]
         return [*drawn, *signs] if at == last else drawn
 
-    for line in profile_lines(profiled, lanes):
-        print_line(line)
+    print_lines(profile_lines(profiled, lanes))
 
 
 def lane(pieces: Sequence[LanePiece], us: float, width: int = _LANE) -> str:

@@ -3,7 +3,10 @@
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -46,13 +49,13 @@ def make_request(
     problem: str,
     kernel: Path,
     choice: Choice,
-    rounds: int | None,
-    seconds: float | None,
+    seconds: float | None = None,
     against: Path | None = None,
+    **terms: Any,
 ) -> RunRequest:
     """Returns the request, with all checks that need no run.
 
-    seconds: replaces the setting of that name. against: a kernel that replaces the baseline.
+    seconds: replaces the setting of that name. against: a kernel that replaces the baseline. terms: as of `RunTerms`.
 
     Raises:
         ArenaError: the problem, the kernel file or the setting cannot be run.
@@ -68,9 +71,9 @@ def make_request(
         player=str(kernel) if str(kernel) in (HOUSE, *VARIANTS) else "you",
         kernel_name=name,
         kernel_path=path,
-        rounds=rounds,
         budget_s=session.settings.seconds if seconds is None else seconds,
         versus=Contender(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
+        **terms,
     )  # fmt: skip
 
 
@@ -154,16 +157,7 @@ class RunProgress:
 @options.json_option
 @click.pass_context
 def run(
-    ctx: click.Context,
-    problem: str,
-    kernel: Path,
-    choice: Choice,
-    rounds: int | None,
-    seconds: float | None,
-    against: Path | None,
-    other_sizes: bool,
-    energy: bool,
-    as_json: bool,
+    ctx: click.Context, /, problem: str, kernel: Path, choice: Choice, other_sizes: bool, as_json: bool, **terms: Any
 ) -> None:
     """Judge KERNEL, a Python file with solution(...), a folder with such a kernel.py, or `baseline` or `house`.
 
@@ -178,7 +172,7 @@ def run(
     also says that the other kernel failed.
     """
     session = open_session()
-    request = replace(make_request(session, problem, kernel, choice, rounds, seconds, against), energy=energy)
+    request = make_request(session, problem, kernel, choice, **terms)
     judged = run_interruptibly(_judge(session, request, other_sizes))
     with while_it_is_read():
         if as_json:
@@ -189,19 +183,26 @@ def run(
     ctx.exit(next((exit_code(each) for each in verdicts if each is not Verdict.PASS), 0))
 
 
-async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunRecord:
+@asynccontextmanager
+async def _engine(session: CliSession, request: RunRequest) -> AsyncIterator[tuple[Engine, RunProgress]]:
+    """Yields the started engine, and what shows its events meanwhile."""
     progress = RunProgress(request.most_s)
     async with Engine(session.paths, notify=progress.notice) as engine:
         unsubscribe = engine.subscribe(progress.event)
         try:
             await engine.start()
-            judged = (await judge_to_end(engine, request)).report
-            if other_sizes and judged.verdict is Verdict.PASS:
-                judged = await with_other_sizes(engine, request, judged, progress.other_size)
-            return judged
+            yield engine, progress
         finally:
             unsubscribe()
             progress.clear()
+
+
+async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunRecord:
+    async with _engine(session, request) as (engine, progress):
+        judged = (await judge_to_end(engine, request)).report
+        if other_sizes and judged.verdict is Verdict.PASS:
+            judged = await with_other_sizes(engine, request, judged, progress.other_size)
+        return judged
 
 
 @click.command()
@@ -211,29 +212,23 @@ async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) ->
 @options.rounds_option
 @options.seconds_option
 @options.json_option
-def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, seconds: float | None, as_json: bool) -> None:
+def watch(problem: str, kernel: Path, choice: Choice, as_json: bool, **terms: Any) -> None:
     """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds, seconds)
+    request = make_request(session, problem, kernel, choice, **terms)
     if not request.kernel_path:
         raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
     run_interruptibly(_watch(session, request, kernel, as_json))
 
 
 async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json: bool) -> None:
-    progress = RunProgress(request.most_s)
-    async with Engine(session.paths, notify=progress.notice) as engine:
-        unsubscribe = engine.subscribe(progress.event)
-        await engine.start()
+    async with _engine(session, request) as (engine, progress):
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
         watcher = KernelWatcher(kernel, request.kernel.sha256)
         try:
             await _judge_saves(engine, request, watcher, progress, as_json)
         except BaseExceptionGroup as group:  # a setting that cannot run, or a closed stdout
             raise group.exceptions[0] from None
-        finally:
-            unsubscribe()
-            progress.clear()
 
 
 async def _judge_saves(

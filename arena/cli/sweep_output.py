@@ -9,7 +9,7 @@ from typing import Any
 
 from arena.board.scorecard import ALL, outcomes, results, scorecards
 from arena.board.tables import card_row, table
-from arena.cli.output import LiveLine, complain, print_json, print_line, say
+from arena.cli.output import LiveLine, complain, print_json, print_lines, say
 from arena.records.run_record import fields_of
 from arena.records.voids import Voids
 from arena.sweep.grid import RECENT
@@ -121,8 +121,7 @@ class BaselineRows:
         if as_json and (self._rows or begun):
             print_json(self.rows)
         elif self._rows:
-            for line in BASELINE_TABLE.lines(self.rows):
-                print_line(line)
+            print_lines(BASELINE_TABLE.lines(self.rows))
 
 
 def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
@@ -138,8 +137,7 @@ def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool
             }
         )
         return
-    for line in table([card_row(None, card) for card in cards if card.scope == ALL]):
-        print_line(line)
+    print_lines(table([card_row(None, card) for card in cards if card.scope == ALL]))
 
 
 _BAR = 24

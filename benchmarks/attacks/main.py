@@ -10,7 +10,7 @@ import msgspec
 
 from arena.cli.display import run_interruptibly
 from arena.cli.options import json_option, number_option
-from arena.cli.output import print_json, print_line, say
+from arena.cli.output import print_json, print_lines, say
 from arena.errors import RunCancelled, RunRefused, UsageError
 from arena.machine.facts import is_jail, visible_gpus
 from arena.paths import ROOT, write_atomically
@@ -122,8 +122,7 @@ def command(
         if as_json:
             print_json(msgspec.to_builtins(tally))
         else:
-            for line in tally.lines():
-                print_line(line)
+            print_lines(tally.lines())
         ctx.exit(ExitCode.KERNEL_FAILED if tally.undeserved else ExitCode.PASS)
     catalogue = read_catalogue(SUITE)
     if unknown := set(ids) - {TWIN, *(attack.id for attack in catalogue)}:
@@ -149,8 +148,7 @@ def command(
     if as_json:
         print_json({"jail": jail, "summary": summary(tried, outcomes), "outcomes": msgspec.to_builtins(outcomes)})
     else:
-        for line in lines:
-            print_line(line)
+        print_lines(lines)
     ctx.exit(ExitCode.PASS if all(each.as_expected for each in outcomes) else ExitCode.KERNEL_FAILED)
 
 
