@@ -38,7 +38,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
             f"pkb-arena duel · {header.problem_id} {header.slug} · {where_words(header.setting)}",
             *([] if header.preset_sizes else [f"{sizes_words('sizes', header.setting.sizes)}"]),
             f"{names}: {winner_words(header, ended)}",
-            *(f"  {header.player(name).short:<24} {'   '.join(_figures(header, ended.side(name)))}" for name in SIDES),
+            *(f"  {header.player(name).short:<28} {'   '.join(_figures(header, ended.side(name)))}" for name in SIDES),
             final_words(header, ended),
             *filter(None, [unrated_words(header, ended)]),
         )

@@ -19,6 +19,7 @@ from waiting import comes_true
 from arena.words.untrusted_text import masked
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.editor import Editor
 from screens.widgets.highlight import line_spans, parts_of
 from screens.widgets.source import Source, Writing
 from screens.widgets.text_lines import PlainStatic, next_place, pattern_of, places_of
@@ -96,6 +97,59 @@ async def test_enter_keeps_indentation_and_backspace_takes_one_level(editing) ->
         assert (editor.cursor_location, editor.scroll_x) == ((3, 4), 0)
 
 
+# "|" is the cursor, "^" the other end of a selection, "_" types a blank.
+SESSIONS = [
+    ("    a|", "enter b", "    a\n    b|"),
+    ("def f(x):|", "enter tab", "def f(x):\n        |"),
+    ("f(|)", "enter 1", "f(\n    1|)"),
+    ("  ^ab|c", "x", "  x|c"),
+    ("      |x", "backspace", "    |x"),
+    ("        |x", "backspace", "    |x"),
+    ("   |  x", "backspace", "|  x"),
+    ("one\n|two", "backspace", "one|two"),
+    ("  ^  |x", "backspace", "  |x"),
+    ("a|b", "tab", "a   |b"),
+    ("abcd|e", "tab", "abcd    |e"),
+    ("^a\n b|\n\nc", "tab", "^    a\n     b|\n\nc"),
+    ("|a\nb^c\nd", "tab", "|    a\n    b^c\nd"),
+    ("a\n^b\n\n|c", "tab", "a\n^    b\n\n|c"),
+    ("  ^one| two", "tab", "      ^one| two"),
+    ("  ^one| two", "shift+tab shift+tab", "^one| two"),
+    ("  a|b", "shift+tab", "a|b"),
+    (" |     a", "shift+tab", "|  a"),
+    ("a\n    b|", "shift+tab ctrl+z", "a\n    b|"),
+    ("a|\nb", "shift+tab", "a|\nb"),
+    ("a|b\nc", "ctrl+underscore", "# a|b\nc"),
+    ("  # a\n  |b", "ctrl+slash", "  # a\n  # |b"),
+    ("^# a\nb|", "ctrl+underscore", "^# # a\n# b|"),
+    ("^  # a\n\n  #b|", "ctrl+underscore", "^  a\n\n  b|"),
+    ("one| two", "x _ ctrl+z", "one| two"),
+    ("one| two", "x left y ctrl+z ctrl+z ctrl+y", "onex| two"),
+]
+
+
+def with_marks(editor: Editor) -> str:
+    """The text with the cursor and the selection of SESSIONS."""
+    lines, (start, end) = editor.text.split("\n"), editor.selection
+    for (row, column), mark in sorted([(end, "|"), *([(start, "^")] * (start != end))], reverse=True):
+        lines[row] = lines[row][:column] + mark + lines[row][column:]
+    return "\n".join(lines)
+
+
+async def test_keys_leave_text_and_cursor_as_said(editing) -> None:
+    async with editing() as (pilot, editor):
+        for before, keys, after in SESSIONS:
+            editor.load_text(before.replace("|", "").replace("^", ""))
+            places = {}
+            for mark, other in ("|", "^"), ("^", "|"):
+                head, found, _ = before.replace(other, "").partition(mark)
+                places |= {mark: (head.count("\n"), len(head.rpartition("\n")[2]))} if found else {}
+            editor.selection = Selection(places.get("^", places["|"]), places["|"])
+            await pilot.press(*("space" if key == "_" else key for key in keys.split()))
+            assert (before, keys, with_marks(editor)) == (before, keys, after)
+        assert pilot.app.focused is editor
+
+
 async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one")
@@ -124,51 +178,15 @@ async def test_newly_read_file_keeps_cursor_and_undo(editing) -> None:
         assert editor.text == "one\ntwo\nthree"
 
 
-async def test_tab_indents_selected_lines_and_shift_tab_undoes(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.open_saved("def f():\nreturn 1\n\nx = 2\n")
-        editor.selection = Selection((1, 0), (4, 0))
-        await pilot.press("tab")
-        assert editor.text == "def f():\n    return 1\n\n    x = 2\n"
-        assert editor.selection == Selection((1, 0), (4, 0))
-        await pilot.press("shift+tab")
-        assert editor.text == "def f():\nreturn 1\n\nx = 2\n"
-        await pilot.press("tab", "ctrl+z")
-        assert editor.text == "def f():\nreturn 1\n\nx = 2\n"
-        editor.move_cursor((1, 2))
-        await pilot.press("tab", "shift+tab")
-        assert editor.text == "def f():\nre  turn 1\n\nx = 2\n"
-        editor.open_saved("  one two")  # a selection within a line is not lost
-        editor.selection = Selection((0, 2), (0, 5))
-        await pilot.press("tab")
-        assert editor.text == "      one two"
-        assert editor.selected_text == "one"
-        await pilot.press("shift+tab", "shift+tab")
-        assert editor.text == "one two"
-        assert pilot.app.focused is editor
-
-
-async def test_lines_become_comments_in_their_language_and_back(editing) -> None:
+async def test_lines_become_comments_in_their_language(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved(KERNEL)
         await pilot.pause()
         editor.render_lines(Region(0, 0, 80, 10))  # finds the languages
-        editor.selection = Selection((5, 3), (7, 3))
-        await pilot.press("ctrl+underscore")
-        assert editor.text.splitlines()[5:8] == [
-            "# def solution(a):",
-            '#     """Words; not code."""',
-            '#     return a  # """ is no string here',
-        ]
-        await pilot.press("ctrl+underscore")
-        assert editor.text == KERNEL
-        editor.move_cursor((3, 0))
-        await pilot.press("ctrl+slash")
-        assert editor.text.splitlines()[3] == "// }"
-        editor.open_saved("one\n\ntwo")
-        editor.selection = Selection((0, 0), (2, 3))
-        await pilot.press("ctrl+slash")
-        assert editor.text == "# one\n\n# two"
+        for row, comment in (5, "# def solution(a):"), (3, "// }"):
+            editor.move_cursor((row, 0))
+            await pilot.press("ctrl+slash")
+            assert editor.text.splitlines()[row] == comment
 
 
 async def test_mark_follows_its_line_until_it_changes(editing) -> None:

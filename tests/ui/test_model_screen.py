@@ -1,23 +1,16 @@
 """A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
 
-from types import SimpleNamespace
-
 import model_server as provider
 import pytest
 from msgspec.structs import replace
-from stored_runs import record
 from textual.widgets import Input, OptionList, Select
 
-from arena.models.budget import Spent
 from arena.players.agent import PATIENCE
-from arena.players.attempts import KernelState
 from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
-from sandbox.protocol.kernel_files import Kernel
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model import ModelScreen
-from screens.model import words as model_words
 from screens.model.setup import INDEPENDENT, ModelSetup
 
 pytestmark = pytest.mark.slow
@@ -212,14 +205,3 @@ async def test_kernel_in_editor_is_offered_to_improve(open_app, until, type_kern
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: f"against {name}: ▲ 1.50×" in screen_text(app))
         assert f"Start from this kernel, `{name}`" in with_model.seen[0].prompt
-
-
-def test_right_kernel_without_interval_is_too_noisy() -> None:
-    noisy = record("r", outcome="too noisy")
-    assert model_words._speedup(noisy) == "too noisy"
-    kernel = KernelState(1, "", Kernel("pass"), "", Spent(), noisy)
-    plan = SimpleNamespace(origin=SimpleNamespace(name="mine.py"))
-    session = SimpleNamespace(state=SimpleNamespace(best=kernel, kernels=[kernel]), plan=plan, compared=None)
-    assert model_words.best(session).plain == "✓ PASS · kernel 1"  # no star: nothing was compared
-    assert model_words._against(session)[0][0].strip() == "against mine.py: not compared"  # it was stopped
-    assert "★" not in model_words.kernel_line(session, kernel).plain

@@ -375,9 +375,6 @@ async def test_duel_that_is_left_in_final_is_listed(
     assert read_duels(paths.duels)[0] == []
     (left,) = abandoned_duels(paths.duels)
     assert abandoned_words(left.state) == "abandoned in the final (it was cancelled): nothing was timed"
-    measured = events.FinalMeasured(round=19, rounds=20, speedup=Interval(0.5, 0.4, 0.6), clock="call")
-    left.state.apply(measured)
-    assert abandoned_words(left.state).endswith(": b over a ▲ 2.00× [1.67, 2.50] end-to-end, round 19 of 20")
     assert "abandoned in the final" in pkb_arena("duels").stdout
 
 

@@ -1,16 +1,13 @@
 """The duel's state machine: folding, the clock, the best kernel, and who has won."""
 
 import msgspec
-import pytest
 from stored_runs import duel_header
-from stored_runs import result as run_result
 
 from arena.duel import events
-from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
-from arena.duel.state import DuelState, after_final, without_final
-from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Speedup
+from arena.duel.card import duel_report
+from arena.duel.state import DuelState, without_final
+from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
-from screens.duel import points_of
 from screens.duel.words import score, title
 
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
@@ -46,18 +43,6 @@ def state(*happened: events.AnyDuelEvent, minutes: float | None = 1.0) -> DuelSt
     for event in happened:
         folded.apply(event)
     return folded
-
-
-def result(left: Verdict, right: Verdict, call: Interval | None) -> Result:
-    return run_result(
-        left,
-        call,
-        baseline_us=Microseconds(call=20.0, device=None) if call else None,
-        contender_us=Microseconds(call=10.0, device=None) if call else None,
-        jail="none",
-        rounds=11,
-        rival=RivalResult(verdict=right, detail="", failure=None, sha256=""),
-    )
 
 
 def test_best_kernel_is_not_the_luckiest_measurement() -> None:
@@ -121,51 +106,6 @@ def test_second_pause_and_resume_without_one_change_nothing() -> None:
     assert state(minutes=None).remaining(5.0) is None
 
 
-def test_a_final_can_be_abandoned() -> None:
-    duel = state(events.Left(side="left", reason="done"), events.Left(side="right", reason="time"))
-    duel.apply(events.FinalBegan(at=1.0, left=1, right=1, run_id=""))
-    assert duel.stage == "final"
-    duel.apply(events.Abandoned(at=2.0, reason="it was left"))
-    assert duel.stage == "abandoned"
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "call", "winner"),
-    [
-        (Verdict.PASS, Verdict.PASS, SLOW, "right"),
-        (Verdict.PASS, Verdict.PASS, Interval(1.5, 0.99, 2.2), "draw"),  # too noisy
-        (Verdict.WRONG_RESULT, Verdict.PASS, None, "right"),
-        (Verdict.PASS, Verdict.CRASH, None, "left"),
-        (Verdict.CRASH, Verdict.CRASH, None, "draw"),
-        (Verdict.PASS, Verdict.PASS, None, "draw"),
-    ],
-)
-def test_a_final_is_won_by_being_right_first(left: Verdict, right: Verdict, call: Interval | None, winner: str) -> None:
-    duel = state(*handed_in("left", 1), *handed_in("right", 1))
-    ended = after_final(duel, result(left, right, call), 9.0)
-    assert ended.winner == winner
-    assert (ended.left.verdict, ended.right.verdict) == (left, right)
-    assert (ended.left.us, ended.right.us) == ((10.0, 20.0) if call else (None, None))
-
-
-def test_draw_says_what_device_time_shows() -> None:
-    duel = state(*handed_in("left", 1), *handed_in("right", 1))
-    final = result(Verdict.PASS, Verdict.PASS, Interval(0.95, 0.9, 1.01))
-    speeds = Speedup(call=Interval(0.95, 0.9, 1.01), device=Interval(0.95, 0.93, 0.97))
-    ended = after_final(duel, msgspec.structs.replace(final, speedup=speeds, outcome="even", clock="call"), 9.0)
-    assert (ended.winner, ended.clock, ended.speedup) == ("draw", "call", speeds.call)
-    assert ended.reason.endswith(" is 0.95× slower by device time [0.93, 0.97]")
-
-
-def test_final_without_interval_is_no_missing_final() -> None:
-    duel = state(*handed_in("left", 1, speedup=None), *handed_in("right", 1))
-    busy = "no claim: other programs use the cores (the baseline's ranks waited for one 80 % of the time)"
-    ended = after_final(duel, msgspec.structs.replace(result(Verdict.PASS, Verdict.PASS, None), told=busy), 9.0)
-    assert ended.reason == "too noisy to tell them apart: other programs use the cores"
-    assert final_words(duel.header, ended) == "no interval after 11 interleaved rounds"
-    assert race_points(duel.left) == []  # correct and not timed: no cross
-
-
 def test_one_right_kernel_wins_without_a_final() -> None:
     duel = state(*handed_in("left", 1, Verdict.WRONG_RESULT), *handed_in("right", 1))
     duel.left.usd = 0.5
@@ -178,24 +118,6 @@ def test_one_right_kernel_wins_without_a_final() -> None:
     assert duel.stage == "ended"
 
 
-def decided(call: Interval) -> tuple[DuelState, events.DuelEnded]:
-    duel = state(*handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST))
-    ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, call), 9.0)
-    duel.apply(ended)
-    return duel, ended
-
-
-def test_the_card_gives_the_winners_figure() -> None:
-    duel, ended = decided(Interval(0.5, 0.4, 0.8))
-    assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50], 11 interleaved rounds"
-    assert "house wins: faster in the final" in text_card(duel.header, ended)
-    for changes, shown in ({"us": 7.0}, True), ({"us": None}, False), ({"us": 7.0, "verdict": Verdict.CRASH}, False):
-        side = msgspec.structs.replace(ended.left, **changes)
-        card = text_card(duel.header, msgspec.structs.replace(ended, left=side))
-        assert ("7.0 µs a call" in card) == shown
-        assert card.count("over the baseline") == (2 if side.verdict is Verdict.PASS else 1)
-
-
 def test_report_has_judged_attempts_and_players() -> None:
     duel = state(*handed_in("left", 1), events.Submitted(side="left", attempt=2, sha256="b", source=""))
     duel.apply(without_final(duel, 3.0))
@@ -203,31 +125,6 @@ def test_report_has_judged_attempts_and_players() -> None:
     judged = [(attempt["attempt"], attempt["verdict"], attempt["speedup"]) for attempt in left["attempts"]]
     assert judged == [(1, Verdict.PASS, EVEN)]
     assert (left["player"], left["verdict"], left["usd"]) == ("you", Verdict.PASS, 0.0)
-
-
-def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
-    from xml.etree import ElementTree
-
-    picture = svg_card(decided(FAST)[0])
-    root = ElementTree.fromstring(picture)
-    words = "".join(root.itertext())
-    assert "Sum all-reduce <of one>" in words
-    assert "you ★" in words
-    assert "href" not in picture
-
-
-def test_card_and_race_of_draw_draw_intervals() -> None:
-    duel, ended = decided(EVEN)
-    assert ended.winner == "draw"
-    drawn = [line for line in svg_card(duel).splitlines() if "stroke-opacity" in line]
-    assert len(drawn) == 2  # one for each kernel with a speedup
-    for line in drawn:
-        top, bottom = (float(line.split(f'{end}="')[1].partition('"')[0]) for end in ("y1", "y2"))
-        assert top < bottom
-    (point,) = (each for each in points_of(duel, "left") if each.y == EVEN.median)
-    assert (point.low, point.high) == (EVEN.low, EVEN.high)
-    duel.left.attempts = duel.right.attempts = []  # as without an interval
-    assert "No kernel has a speedup." in svg_card(duel)
 
 
 def test_long_name_is_shown_by_kind_and_end():

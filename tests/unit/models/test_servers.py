@@ -335,6 +335,7 @@ def in_files(form: str) -> str:
         *map(in_files, FILE_FORMS),
         json.dumps({"files": FILES}),
         json.dumps([{"path": name, "content": text} for name, text in FILES.items()]),
+        repr([{"path": "kernel.py"}, *({"path": name, "content": text} for name, text in FILES.items())]),
         json.dumps([{"name": "write", "arguments": {"path": name, "content": text}} for name, text in FILES.items()]),
     ],
 )

@@ -332,6 +332,7 @@ def test_key_is_hidden_and_inherited_by_nobody(monkeypatch: pytest.MonkeyPatch) 
     key = find_key("NCCL_ODDLY_NAMED")
     assert key.reveal() == "secret-0123456789"
     assert "secret" not in f"{key} {key!r} {[key]}"
+    assert str([Key("")]) == "[[no key]]"
     with pytest.raises(TypeError):
         msgspec.json.encode(key)
     assert not {"NCCL_ODDLY_NAMED", "OTHER_API_KEY"} & set(module_environment())
