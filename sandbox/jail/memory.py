@@ -55,14 +55,15 @@ def connected_pages() -> int:
     return sum(map(int, re.findall(r" mem (\d+)", sockstat.read_text()))) if sockstat.exists() else 0
 
 
-def _connects_much(pid: int) -> bool:
-    """Whether the queues of the sockets in a process's network are long, or so many that they may be: each may ask for 16 MiB."""
-    queued = [
-        sum(int(size, 16) for size in line.split()[4].split(":"))
-        for sockets in Path(f"/proc/{pid}/net").glob("[tu][cd]p*")
-        for line in sockets.read_text().splitlines()[1:]
-    ]
-    return len(queued) > 64 or 2 * sum(queued) > MOST_CONNECTED * os.sysconf("SC_PAGESIZE")
+def _connect_much(pids: list[int]) -> bool:
+    """Whether sockets in the network of these processes have long queues, or may: many, of which each may ask for 16 MiB."""
+    for pid in reversed(pids):  # the first ones may be outside the world's network, and the last one may have ended
+        with contextlib.suppress(OSError):
+            tables = [path for path in Path(f"/proc/{pid}/net").iterdir() if path.name.startswith(("tcp", "udp"))]
+            lines = [line for table in tables for line in table.read_text().splitlines()[1:]]
+            queued = sum(int(size, 16) for line in lines for size in line.split()[4].split(":"))
+            return len(lines) > 64 or 2 * queued > MOST_CONNECTED * os.sysconf("SC_PAGESIZE")
+    return False
 
 
 class Bound:
@@ -99,7 +100,7 @@ class Bound:
         """The excess over the limit, in one line; empty if there is none. pids: the world's processes."""
         if self._limit is None:
             return ""
-        if connected_pages() - self._connected > MOST_CONNECTED and any(map(_connects_much, pids[-1:])):
+        if connected_pages() - self._connected > MOST_CONNECTED and _connect_much(pids):
             return "out of memory for connections: with theirs, sockets hold more than a 32nd of this machine's memory"
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
@@ -236,11 +237,9 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
 
 
 def _mounts(pids: list[int], private: tuple[str, ...]) -> list[os.statvfs_result]:
-    root = own_root(pids) if private else None
-    if root is None:
-        return []
-    with contextlib.suppress(OSError):
-        return [os.statvfs(root / mount) for mount in private]
+    if private and (root := own_root(pids)):
+        with contextlib.suppress(OSError):
+            return [os.statvfs(root / mount) for mount in private]
     return []
 
 
