@@ -102,13 +102,8 @@ class LiveDuelScreen(DuelScreen):
 
     async def _show_saves(self) -> None:
         """Shows what other programs save into the file."""
-        async for unsaved in self._buffer.outside_saves():
-            if isinstance(unsaved, ArenaError):
-                self.complain(f"{unsaved.one_line}. The editor keeps its text")
-                continue
+        async for _ in self._buffer.outside_saves(self):
             self._saved = True
-            if unsaved:
-                self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
 
     @property
     def now(self) -> float:

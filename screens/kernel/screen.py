@@ -161,13 +161,8 @@ class KernelScreen(EditingScreen):
                 return
 
     async def _watch(self) -> None:
-        async for unsaved in self.buffer.outside_saves():
-            if isinstance(unsaved, ArenaError):
-                self.complain(f"{unsaved.one_line}. The editor keeps its text")
-                continue
+        async for _ in self.buffer.outside_saves(self):
             self.show_files()
-            if unsaved:
-                self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
                 self.start(self._run(save=False, on_disk=True), "run")  # its own task: an error must not end the watch
 

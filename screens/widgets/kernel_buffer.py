@@ -15,6 +15,7 @@ from arena.workspace.named_kernels import starter
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Kernel
+from screens.base import BaseScreen
 from screens.widgets.editor import Editor
 
 DRAFT_AFTER_S = 1.0
@@ -199,16 +200,15 @@ class KernelBuffer:
         editor.replace(text, editor.document.start, editor.document.end)
         editor.move_cursor((0, 0))
 
-    async def outside_saves(self) -> AsyncIterator[bool | ArenaError]:
+    async def outside_saves(self, screen: BaseScreen) -> AsyncIterator[None]:
         """Shows what other programs save into the files. The editor of a deleted file goes, if its text was saved.
 
-        Yields:
-            For every such save, True if it replaced unsaved text, which undo restores.
-            An error if the file is no kernel, or the unsaved text cannot be kept; the editors are then unchanged.
+        Yields after every save that is shown. The user reads that one replaced unsaved text, which undo restores, or why
+        one is not shown: the file is no kernel, or the unsaved text cannot be kept.
         """
         async for kernel in self.session.outside_saves():
             if isinstance(kernel, UsageError):
-                yield kernel
+                screen.complain(f"{kernel.one_line}. The editor keeps its text")
                 continue
             texts = texts_of(kernel.kernel)
             replaced = {
@@ -218,8 +218,9 @@ class KernelBuffer:
                 try:
                     await self.session.keep(self.kernel)
                 except ArenaError as error:
-                    yield error
+                    screen.complain(f"{error.one_line}. The editor keeps its text")
                     continue
+                screen.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             for name, editor in list(self.editors.items()):
                 if name in replaced or (name in texts and not editor.dirty):
                     editor.show_saved(texts[name])
@@ -229,7 +230,7 @@ class KernelBuffer:
                     editor.mark_gone()
                 else:
                     del self.editors[name]
-            yield bool(replaced)
+            yield
 
     def notices_deletion(self) -> bool:
         """Checks whether the file still exists. Call it every second.

@@ -1,5 +1,6 @@
 """The kernel's text and its file, without the screen around them."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -22,6 +23,12 @@ from screens.services import Services
 from screens.widgets import kernel_buffer
 from screens.widgets.editor import Editor
 from screens.widgets.kernel_buffer import KernelBuffer
+
+
+class Screen(list):
+    """What a screen tells the user."""
+
+    say = complain = list.append
 
 
 @pytest.fixture
@@ -140,11 +147,13 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
 async def test_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("typed here")
-        saves = buffer.outside_saves()
+        screen = Screen()
+        saves = buffer.outside_saves(screen)
         other = buffer.session.path.with_suffix(".new")
         other.write_text("from elsewhere")
         os.replace(other, buffer.session.path)
-        assert await anext(saves) is True
+        await anext(saves)
+        assert "ctrl+z brings your unsaved text back" in screen.pop()
         assert buffer.editor.text == "from elsewhere"
         assert services.workspace.kernel(content_hash("typed here")) == Kernel("typed here")
         buffer.editor.undo()
@@ -168,21 +177,24 @@ async def test_line_ends_changed_outside_are_no_unsaved_change(services, problem
     async with opened(services, problem) as (buffer, _):
         await buffer.session.save("a\nb\n")
         buffer.editor.show_saved("a\nb\n")
-        saves = buffer.outside_saves()
+        screen = Screen()
+        saves = buffer.outside_saves(screen)
         buffer.session.path.write_bytes(b"a\r\nb\r\n")
-        assert await anext(saves) is False
+        await anext(saves)
+        assert screen == []
         assert not buffer.editor.dirty
         assert buffer.editor.file_text == "a\r\nb\r\n"
 
 
-async def test_binary_file_is_kept_and_replaced_on_request(services, problem) -> None:
+async def test_binary_file_is_kept_and_replaced_on_request(services, problem, until) -> None:
     async with opened(services, problem) as (buffer, _):
         path, before = buffer.session.path, buffer.editor.text
-        saves = buffer.outside_saves()
+        screen = Screen()
+        watch = asyncio.create_task(anext(buffer.outside_saves(screen)))
         path.write_bytes("é".encode("latin-1"))
-        told = await anext(saves)
-        assert isinstance(told, UsageError)
-        assert "is not UTF-8 text" in told.message
+        await until(None, lambda: screen)
+        watch.cancel()
+        assert "is not UTF-8 text" in screen.pop()
         assert buffer.editor.text == before
         (copy,) = path.parent.glob("kernel.py.unreadable-*")
         assert copy.read_bytes() == b"\xe9"
