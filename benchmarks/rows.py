@@ -110,13 +110,14 @@ async def judged_row(
     Raises:
         MachineError: the device or enough GPUs are missing, or the run was cancelled.
     """
-    started = time.monotonic()
+    started, problem = time.monotonic(), planned.problem
     setting = None
     try:
-        setting = choose_setting(planned.problem, planned.choice, settings)
-        named = named_kernel(planned.kernel, planned.problem, catalogue, setting.device)
+        setting = choose_setting(problem, planned.choice, settings)
+        named = named_kernel(planned.kernel, problem, catalogue, setting.device)
         name, source = ("kernel.py", planned.source) if planned.source else named or _example(planned.kernel)
-        judgement = await judge_source(judge, planned.problem, setting, name, source, rounds)
+        request = RunRequest(problem=problem, setting=setting, kernel_name=name, source=source, rounds=rounds)
+        judgement = await judge_to_end(judge, request)
     except UsageError as error:
         return _run_row(planned, setting, REFUSED, error.message, started)
     return finished_row(planned, judgement, started)
@@ -127,19 +128,6 @@ def request_of(problem: str, choice: Choice, name: str, source: str, rounds: int
     found = load_catalogue().find(problem)
     setting = choose_setting(found, choice, Settings())
     return RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
-
-
-async def judge_source(
-    judge: Judge, problem: Problem, setting: Setting, name: str, source: str, rounds: int | None
-) -> Judgement:
-    """Judges a kernel's text to its end.
-
-    Raises:
-        RunRefused: the setting cannot be run.
-        MachineError: the run was cancelled, or could not be made.
-    """
-    request = RunRequest(problem=problem, setting=setting, kernel_name=name, source=source, rounds=rounds)
-    return await judge_to_end(judge, request)
 
 
 def finished_row(planned: PlannedRun, judgement: Judgement, started: float) -> RunRow:

@@ -11,18 +11,20 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from msgspec.structs import replace
+
 from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.records.run_record import view
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.headline import WHERE, by_clock, outcome_words
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
-from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, judge_source, require_harness
+from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, require_harness
 from benchmarks.tables.gpu_runs import failure
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
@@ -122,8 +124,8 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
 
 async def _rows(judge: Judge, problem: Problem, setting: Setting, runs: int, tell: Tell) -> AsyncIterator[AddedCostRow]:
     """Runs the baseline itself to measure its times, then every cost repeatedly."""
-    planned = PlannedRun(problem, BASELINE, Choice())
-    judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
+    asked = RunRequest(problem=problem, setting=setting, kernel_name=BASELINE, source="")
+    judgement = await judge_to_end(judge, asked)
     baseline_us = judgement.result.baseline_us
     if judgement.result.verdict is not Verdict.PASS or baseline_us is None:
         tell(f"{problem.id:02d} {problem.slug}: the baseline got {judgement.result.verdict}: {judgement.result.detail}")
@@ -134,10 +136,11 @@ async def _rows(judge: Judge, problem: Problem, setting: Setting, runs: int, tel
     for _ in range(runs):
         for cost in found:
             name = f"{cost.kind}_{cost.share * 100:.0f}"
-            costly = PlannedRun(planned.problem, name, planned.choice)
+            costly = replace(asked, kernel_name=f"{name}.py", source=source_of(problem, cost))
             started = time.monotonic()
-            judgement = await judge_source(judge, problem, setting, f"{name}.py", source_of(problem, cost), None)
-            yield row_of(finished_row(costly, judgement, started), cost, found_added_us(judgement.printed))
+            judgement = await judge_to_end(judge, costly)
+            row = finished_row(PlannedRun(problem, name, Choice()), judgement, started)
+            yield row_of(row, cost, found_added_us(judgement.printed))
 
 
 def source_of(problem: Problem, cost: AddedCost) -> str:

@@ -15,23 +15,14 @@ import msgspec
 
 from arena.errors import ArenaError, MachineError, UsageError
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
-from benchmarks.rows import (
-    REFUSED,
-    PlannedRun,
-    RunRow,
-    SettingRow,
-    bare_row,
-    finished_row,
-    judge_source,
-    require_harness,
-)
+from benchmarks.rows import REFUSED, PlannedRun, RunRow, SettingRow, bare_row, finished_row, require_harness
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.machine.processes import cpu_seconds, tree
@@ -202,6 +193,7 @@ async def _row(judge: Judge, loops: _Loops, problem: Problem, choice: Choice, ru
 async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Setting, runs: int) -> ClockRow:
     started = time.monotonic()
     planned = PlannedRun(problem, BASELINE, Choice())
+    asked = RunRequest(problem=problem, setting=setting, kernel_name=BASELINE, source="")
     calm = await until_calm()
     ranks, inputs = await loops.open(setting)
     turns = PlainTurns(ranks)
@@ -211,7 +203,7 @@ async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Sett
     for _ in range(runs):
         begun = time.monotonic()
         async with asyncio.timeout(RUN_S):
-            judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
+            judgement = await judge_to_end(judge, asked)
         rows.append(finished_row(planned, judgement, begun))
         results.append(judgement.result)
         if judgement.result.verdict is not Verdict.PASS:
