@@ -24,9 +24,9 @@ from sandbox.protocol.events import Setting
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
 from screens.duel import NOT_COUNTED, DuelScreen
+from screens.kernel_buffer import KernelBuffer, OpenKernel
 from screens.services import Services
 from screens.widgets.editor import Editor
-from screens.widgets.kernel_buffer import KernelBuffer, OpenKernel
 from screens.widgets.key_line import FRAME, entitle
 from screens.widgets.text_lines import follow_width
 

@@ -25,10 +25,10 @@ from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.run_update import LineJump
 from screens.kernel.source.source_pane import BASELINE, KERNEL, VIEW_LETTERS, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
+from screens.kernel_buffer import KernelBuffer
 from screens.pane_jump import Stop
 from screens.terminal_app import edit_outside
 from screens.widgets.editor import Editor
-from screens.widgets.kernel_buffer import KernelBuffer
 from screens.widgets.source import Source
 from screens.widgets.source_bars import FindBar, LineBar, SourceBar, open_bar
 

@@ -32,8 +32,8 @@ from screens import figures
 from screens.actions import key_of
 from screens.kernel.other_sizes_run import OtherSizesRun
 from screens.kernel.run_update import LogLine, RunUpdate, lines_of, place_of
+from screens.kernel_buffer import OpenKernel
 from screens.services import Services
-from screens.widgets.kernel_buffer import OpenKernel
 
 MEASURE_ON = (4, 16)
 """Budgets of the first and of later longer measurements of a revision, as multiples of the normal budget."""

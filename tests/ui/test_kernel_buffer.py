@@ -19,11 +19,11 @@ from problems.specification import Problem
 from sandbox.protocol import events
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
+from screens import kernel_buffer
 from screens.kernel.kernel_session import KernelSession
+from screens.kernel_buffer import KernelBuffer
 from screens.services import Services
-from screens.widgets import kernel_buffer
 from screens.widgets.editor import Editor
-from screens.widgets.kernel_buffer import KernelBuffer
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from textual.widgets import ContentSwitcher
 from arena.workspace.kernel_folder import texts_of
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN
+from screens.kernel_buffer import KernelBuffer
 from screens.widgets.editor import Editor
-from screens.widgets.kernel_buffer import KernelBuffer
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
 from screens.widgets.source_bars import SourceBar, open_bar
