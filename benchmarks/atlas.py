@@ -88,9 +88,7 @@ def command(journals: tuple[Path, ...], output: Path, keep: Path | None) -> None
     if keep is not None:
         plan = SweepPlan(players=[HOUSE], problems=[])
         session = SweepSession(plan=plan, machines=list(machines.values()), arena="")
-        lines = [encode(line) for line in (SweepOpened(name="house"), session)] + [
-            encode(_brief(result)) for result in found
-        ]
+        lines = [encode(line) for line in (SweepOpened(name="house"), session, *map(_brief, found))]
         keep.write_bytes(b"".join(line + b"\n" for line in lines))
     pages = atlas(load_catalogue(), found, {digest: str(machine) for digest, machine in machines.items()})
     make_folder(output, NAMED)
@@ -147,15 +145,15 @@ def _index(catalogue: Catalogue, measured: Sequence[Measured], machines: dict[st
             for problem in catalogue.problems
         ]
         found = list(place.results.values())
-        known = sorted({machines.get(result.machine, "") for result in found})
+        older = [str(p.id) for p in catalogue.problems if _is_older(place.results.get(p.slug), p)]
         parts += [
             element("h2", place.words),
-            _muted("; ".join(known)),
+            _muted("; ".join(sorted({machines.get(result.machine, "") for result in found}))),
             *(_muted(f"{line} end-to-end") for line in summary(found)),
+            *(_muted(f"Sources that have changed since: {ids}") for ids in filter(None, [", ".join(older)])),
         ]
         if found:
-            parts.append(element("div", _plot(place, catalogue), class_="card"))
-            parts.append(_muted(_DRAWN))
+            parts += [element("div", _plot(place, catalogue), class_="card"), _muted(_DRAWN)]
         parts.append(element("div", table(("problem", "category", *_HEADS), rows, sorts=True), class_="card"))
     return document("Atlas of multi-GPU kernels", *parts, sorts=True)
 
@@ -196,7 +194,7 @@ def _page(problem: Problem, measured: Sequence[Measured], machines: dict[str, st
         *(element("p", each) for each in (first.removeprefix(". "), *said.split("\n\n")[1:])),
         element("h2", "Measured"),
         element("div", table(heads, rows) or element("p", f"{NOT_YET.capitalize()}."), class_="card"),
-        *(_told(result, source, machines) for _, result in results),
+        *(_told(result, _is_older(result, problem), machines) for _, result in results),
         element("h2", "Problem"),
         element("div", _prose(re.sub(r"^#[^\n]*\n", "", problem.card).replace("\n## ", "\n### ")), class_="card"),
         element("h2", "Source"),
@@ -220,7 +218,12 @@ def _times(result: CellResult) -> tuple[str, str]:
     return tuple("–" if us is None else f"{us:.1f} µs" for us in found)  # type: ignore[return-value]
 
 
-def _told(result: CellResult, source: str, machines: dict[str, str]) -> Markup:
+def _is_older(result: CellResult | None, problem: Problem) -> bool:
+    """Whether a result is of an older text of the house kernel."""
+    return result is not None and result.code != code_hash(problem.house_source or "")
+
+
+def _told(result: CellResult, older: bool, machines: dict[str, str]) -> Markup:
     assert result.report is not None
     (_, told), why = told_parts(result.report)
     where = (
@@ -228,12 +231,8 @@ def _told(result: CellResult, source: str, machines: dict[str, str]) -> Markup:
         machines.get(result.machine, ""),
         time.strftime("%Y-%m-%d", time.gmtime(result.at)),
     )
-    changed = "" if result.code == code_hash(source) else "The source has changed since."
-    return _muted(
-        *" · ".join(filter(None, where)),
-        ": ",
-        ". ".join(filter(None, (f"{told or result.detail} {why}".rstrip(), changed))),
-    )
+    said = [f"{told or result.detail} {why}".rstrip(), "The source has changed since." if older else ""]
+    return _muted(*" · ".join(filter(None, where)), ": ", ". ".join(filter(None, said)))
 
 
 def _plot(place: Measured, catalogue: Catalogue, alone: bool = False) -> Markup:

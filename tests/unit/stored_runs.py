@@ -1,6 +1,7 @@
 """Journals of runs that passed, and single entries of an index, for tests of stored results without a judge."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 from arena.duel.events import DuelHeader, DuelPlayer
@@ -12,6 +13,7 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import RunRecord
+from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.rows import RunRow
 from problems.catalogue import HOME
@@ -28,6 +30,15 @@ def run_row(verdict: str, outcome: str, call: Interval, device: Interval | None,
     known = {"id": 13, "problem": "gemm_allreduce", "sizes": {}, "world": 2, "dtype": "bfloat16", "size": "tiny"} | more
     speedup = Speedup(call, device) if verdict == "PASS" else None
     return RunRow(verdict=verdict, outcome=outcome, speedup=speedup, **known)
+
+
+def journal_of(path: Path, *found: CellResult) -> str:
+    """Writes the journal of a sweep with these results. Returns its path."""
+    journal = SweepJournal(path, path.stem)
+    for each in found:
+        journal.append(each)
+    journal.close()
+    return str(path)
 
 
 def header(run_id: str = "r1", source: str = "", player: str = "you", **more: Any) -> RunHeader:

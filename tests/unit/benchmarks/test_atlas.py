@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 
 import click.testing
+import msgspec
 import pytest
-from stored_runs import cell_result, record
+from stored_runs import cell_result, journal_of, record
 
+from arena.records.code_hash import code_hash
 from arena.records.run_record import RunRecord
-from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.atlas import atlas, command
 from problems.catalogue import Catalogue, load_catalogue
@@ -39,6 +40,12 @@ def test_pages_link_each_other_and_nothing_else() -> None:
     assert "default-src 'none'" in re.sub("&#x27;", "'", pages["index.html"])
 
 
+def test_pages_tell_sources_that_have_changed() -> None:
+    now = code_hash(CATALOGUE.problems[0].house_source or "")
+    for result, times in ((measured(), 2), (msgspec.structs.replace(measured(), code=now), 0)):
+        assert sum(page.count("changed since") for page in atlas(CATALOGUE, [result], {}).values()) == times
+
+
 @pytest.mark.parametrize("more", [{"speedup": None}, {"verdict": Verdict.CRASH}, {"outcome": "too noisy"}])
 def test_result_without_a_claim_has_no_key(more: dict[str, object]) -> None:
     row = re.findall(r"<tr>(<td.*?)</tr>", atlas(CATALOGUE, [measured(**more)], {})["index.html"])[0]
@@ -48,12 +55,10 @@ def test_result_without_a_claim_has_no_key(more: dict[str, object]) -> None:
 
 def test_kept_figures_make_the_same_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.atlas.load_catalogue", lambda: CATALOGUE)
-    journal = SweepJournal(tmp_path / "sweep.jsonl", "sweep")
-    journal.append(measured())
-    journal.close()
+    first = journal_of(tmp_path / "sweep.jsonl", measured())
     kept, runner = tmp_path / "kept.jsonl", click.testing.CliRunner()
-    for number, source in enumerate((journal.path, kept)):
-        done = runner.invoke(command, [str(source), "--output", str(tmp_path / str(number)), "--keep", str(kept)])
+    for number, source in enumerate((first, str(kept))):
+        done = runner.invoke(command, [source, "--output", str(tmp_path / str(number)), "--keep", str(kept)])
         assert done.exit_code == 0, done.output
     for page in (tmp_path / "0").iterdir():
         assert (tmp_path / "1" / page.name).read_text() == page.read_text()

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click.testing
 import pytest
-from stored_runs import cell_result, header
+from stored_runs import cell_result, header, journal_of
 from stored_runs import result as run_result
 
 from arena.records.run_record import record_of
-from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.sweep_table import EXPECTED, command
 from problems.catalogue import load_catalogue
@@ -37,13 +36,7 @@ def result(speedup: float, player: str = "house", us: float = 10.0, verdict: Ver
 @pytest.fixture
 def journals(tmp_path: Path) -> list[str]:
     """Two sweeps; the later one measured the first one's problem again."""
-    paths = []
-    for name, speedup in (("first", 1.2), ("second", 3.0)):
-        journal = SweepJournal(tmp_path / f"{name}.jsonl", name)
-        journal.append(result(speedup))
-        journal.close()
-        paths.append(str(journal.path))
-    return paths
+    return [journal_of(tmp_path / f"{speedup}.jsonl", result(speedup)) for speedup in (1.2, 3.0)]
 
 
 def test_later_result_takes_place_of_earlier_one(journals: list[str]) -> None:
@@ -54,11 +47,7 @@ def test_later_result_takes_place_of_earlier_one(journals: list[str]) -> None:
 
 
 def told(tmp_path: Path, *found: CellResult) -> str:
-    journal = SweepJournal(tmp_path / "one.jsonl", "one")
-    for each in found:
-        journal.append(each)
-    journal.close()
-    done = click.testing.CliRunner().invoke(command, [str(journal.path)])
+    done = click.testing.CliRunner().invoke(command, [journal_of(tmp_path / "one.jsonl", *found)])
     assert done.exit_code == 0, done.output
     return done.stdout
 

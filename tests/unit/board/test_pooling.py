@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from forked_programs import answer_of
-from stored_runs import cell_result, header, result
+from stored_runs import cell_result, header, journal_of, result
 
 from arena.board.gathering import gather
 from arena.board.scorecard import outcomes
@@ -111,9 +111,8 @@ def test_every_form_of_board_has_scores_against_bound(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths, tmp_path: Path
 ) -> None:
     """The gap closed is (baseline - kernel) / (baseline - bound): (1.2 - 1) / (1.2 - 0.5), in sweeps and in runs."""
-    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
-    journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest))
-    journal.close()
+    swept = msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest)
+    journal_of(paths.sweeps / "spring.jsonl", swept)
     store = Store(paths.database, paths.runs)
     store.record(record_of(*run(1.2, KERNEL, "you", "r1")))
     store.close()
@@ -136,10 +135,8 @@ def test_every_form_of_board_has_scores_against_bound(
 
 def test_a_sweeps_attempts_are_not_counted_again(paths: Paths) -> None:
     """The runs of a sweep are in the index of results as well."""
-    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
-    here = this_machine("cpu").digest
-    journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=here))
-    journal.close()
+    swept = msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest)
+    journal_of(paths.sweeps / "spring.jsonl", swept)
     store = Store(paths.database, paths.runs)
     store.record(record_of(*run(1.2, KERNEL, "model:m", "r1")))
     store.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked_programs import CommandLine
-from stored_runs import SETTING, cell_result, duel_header, header, passed, ran
+from stored_runs import SETTING, cell_result, duel_header, header, journal_of, passed, ran
 from waiting import PATIENCE_S
 
 from arena.board.gathering import gather
@@ -22,7 +22,6 @@ from arena.records.json_lines import append_line
 from arena.records.run_record import record_of
 from arena.records.voids import NO_VOIDS, Void, read_voids
 from arena.sweep.grid import SweepGrid
-from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
@@ -54,11 +53,7 @@ def runs(paths: Paths) -> Paths:
 @pytest.fixture
 def sweep(paths: Paths) -> Path:
     """A sweep with an attempt that cheats and one that does not."""
-    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
-    journal.append(attempt(1, CHEAT, 9.0))
-    journal.append(attempt(2, HONEST, 1.5))
-    journal.close()
-    return journal.path
+    return Path(journal_of(paths.sweeps / "spring.jsonl", attempt(1, CHEAT, 9.0), attempt(2, HONEST, 1.5)))
 
 
 def best(paths: Paths) -> tuple[float | None, bool]:
