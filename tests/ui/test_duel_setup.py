@@ -179,6 +179,8 @@ async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, go
         assert app.screen.query_one("#player-left", Select).value == "you: ring"
         rivals = [str(value) for _, value in app.screen.query_one("#player-right", Select)._options]
         assert {"file: kernel", "file: ring"} <= set(rivals)
+        await choose_player(app.screen, pilot, until, "right", "file: ring")
+        await go_to(pilot, "choose two different players", "enter")
         facts = await choose_player(app.screen, pilot, until, "right", "guest")
         assert str(services.workspace.kernel_path(problem, "guest")) in facts.replace("\n", "")
         await go_to(pilot, LiveDuelScreen, "enter")

@@ -6,14 +6,18 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from msgspec.structs import replace
 from textual.app import App
+from waiting import comes_true
 
 from arena.errors import UsageError
 from arena.records.header import read_events
+from arena.records.run_record import fields_of
+from arena.runs.judge import RunInProgress
+from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash, read_kernel
 from problems.specification import Problem
 from sandbox.protocol import events
@@ -51,27 +55,73 @@ def test_session_holds_what_its_run_has_told(services, problem) -> None:
     run, failure = started.run_id, events.Failure(phase="compile", message="no such type", advice="", rank=0)
     checked = events.Checked(run_id=run, verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
     ended = events.PhaseEnded(run_id=run, phase="compile", seconds=0.2)
+    broken = replace(finished, result=replace(finished.result, **fields_of(checked, "verdict failure")))
     texts = []
-    for told in ([started, ended, checked, ended], [events.Cancelled(run_id="r", phase="check")], [started, finished]):
+    cancelled = events.Cancelled(run_id="r", phase="check")
+    for told in ([started, ended, checked, ended, broken], [cancelled], [started, checked, finished]):
         session.queue()
         for event in told:
             session.apply(event)
         assert (session.waiting_since, session.changed) == (None, True)
         texts += [line.text.partition(" ")[0] for line in session.take_update(with_keys=False).lines]
-    assert texts == ["run", "compile", "no", "COMPILE", "cancelled", "not", "run", "finished:"]  # each end once
+    once = ["no", "COMPILE"]  # each end is told once, and another verdict at the end
+    assert texts == ["run", "compile", *once, "cancelled", "not", "run", *once, "finished:"]
     assert session.result_of(finished.sha256, started.setting) is session.state.told is not None
     assert session.result_of("another", started.setting) is None
     assert session.result_of(finished.sha256, replace(started.setting, world=8)) is None
 
 
-async def test_new_kernel_is_the_baseline_until_saved(services, problem) -> None:
-    async with opened(services, problem) as (buffer, draft):
-        assert draft is None
-        assert buffer.editor.text == buffer.session.path.read_text() == problem.baseline_source
-        buffer.replace("mine")
-        await buffer.save()
-        assert buffer.session.path.read_text() == "mine"
-        assert not buffer.editor.dirty
+async def test_a_session_judges_measures_and_cancels(services, problem) -> None:
+    """What each of its runs is called, while it goes on and afterwards."""
+    await services.read()
+    services.make_engine(pytest.fail)
+    session, mine, other, waits = KernelSession(services, problem), Kernel("budget"), Kernel("wrong"), Kernel("wait")
+    services.engine.subscribe(session.apply)
+    assert (session.can_measure_on, session.judges(mine), session.last_run) == (False, False, None)
+
+    async def ended(kernel: Kernel, name: str) -> None:
+        await comes_true(lambda: not session.busy)
+        assert session.verdict_of(kernel) == name.replace("...", session.state.sha256[:8])
+
+    await session.run(mine)
+    runs = [session.last_run]
+    await ended(mine, "")
+    for budget in (10.0, 40.0, 40.0):
+        assert session.can_measure_on
+        assert await session.measure_on() == session.most_s == budget
+        runs.append(session.last_run)
+        await ended(other, "revision ...")
+    assert len({run.run_id for run in runs}) == 4
+    await session.run(other, events.Contender("two-shot.py", "pass"))
+    await ended(other, "... against two-shot")
+    await ended(mine, "revision ... against two-shot")
+    assert (session.can_measure_on, session.most_s, session.place) == (False, 2.5, None)
+    await session.run_baseline()
+    await ended(mine, "the baseline against itself")
+    session.queue()
+    await session.cancel()  # before the engine has the run
+    await session.run(waits, queued=True)
+    await ended(waits, "")
+    assert session.state.cancelled_in is not None
+    for rival in (events.Contender("a.py", "pass"), None):
+        await session.run(Kernel("wait", {"ops.py": b"1"}), rival)
+        run = session.last_run.run_id
+        await comes_true(lambda: (session.state.run_id, session.state.phase) == (run, "check"))  # noqa: B023
+        assert (session.judging, session.judges(session._request.kernel)) == (True, rival is None)
+        assert not session.judges(waits)
+    session.choice = Choice(world=4)
+    assert not session.judges(session._request.kernel)  # it does in the other setting
+    again = KernelSession(services, problem)
+    again.take_up(session.last_run)
+    assert (again.state.run_id, again.busy) == (run, True)
+    await again.cancel()
+    queued = RunInProgress(session.last_run.header, session.last_run._journal, AsyncMock())  # no event of it has come
+    services.last_runs[again.path] = again._request, queued
+    again = KernelSession(services, problem)
+    again.take_up(queued)
+    assert (again.busy, again.state.running, again.waited < 60.0) == (True, False, True)
+    await comes_true(lambda: not session.busy)
+    await services.close()
 
 
 async def test_a_template_is_typed_over_it_unsaved(services, problem) -> None:

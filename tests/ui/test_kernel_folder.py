@@ -234,6 +234,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.screen.session.records and not app.screen.session.busy)
 
+        type_kernel(app.screen, "wrong\n# typed")  # goes with the new name
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)
         assert all(words in screen_text(app) for words in ("▸ ring    ✗ WRONG", "kernel  not run"))
@@ -241,8 +242,10 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await pilot.press(*"tree", "ctrl+r")
         await until(pilot, lambda: path.with_name("tree.py").exists())
         assert not path.with_name("ring.py").exists()
+        await until(pilot, lambda: isinstance(app.screen, Question) and app.focused is not None)
+        await pilot.press("enter")
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path.name == "tree.py")
-        await until(pilot, lambda: app.screen.editor.text == "wrong")
+        await until(pilot, lambda: app.screen.editor.text == "wrong\n# typed")
 
         await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, NamesDialog) and app.focused is not None)

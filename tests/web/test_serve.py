@@ -55,6 +55,8 @@ async def test_reload_returns_to_app_and_tabs_take_over(
                     pass
                 assert served.apps("owner") == [app]
                 await newer.press("\x11")  # ctrl+q
+                while not (await newer.socket.receive()).type.name.startswith("CLOS"):
+                    pass
                 await wait_until(lambda: not served.apps("owner"))
 
 

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from run_states import fold
@@ -145,28 +144,6 @@ PASSED = Path(__file__).parents[2] / "ui" / "recordings" / "pass.jsonl"
 def test_the_referees_own_words_belong_to_no_rank() -> None:
     (line,) = lines_of(events.Log(run_id="r", rank=-1, text="this one waits\n"))
     assert (line.text, line.rank, line.kind) == ("this one waits", None, "note")
-
-
-def test_failure_is_not_told_again_at_end() -> None:
-    failure = events.Failure(phase="compile", message="no such type", advice="", rank=0)
-    checked = events.Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
-    assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE ERROR after 0.30 s"]
-    ended = events.PhaseEnded(run_id="r", phase="compile", seconds=0.2)
-    finished = events.decode_event(PASSED.read_bytes().splitlines()[-1])
-    assert isinstance(finished, events.Finished)
-    result = msgspec.structs.replace(finished.result, verdict=Verdict.COMPILE_ERROR, failure=failure)
-    told = [
-        lines_of(event, Verdict.COMPILE_ERROR)
-        for event in (ended, events.Finished(run_id="r", sha256="", result=result))
-    ]
-    assert told == [[], []]
-
-
-def test_another_verdict_at_the_end_is_told() -> None:
-    finished = events.decode_event(PASSED.read_bytes().splitlines()[-1])
-    assert isinstance(finished, events.Finished)
-    (line,) = lines_of(finished, Verdict.WRONG_RESULT)
-    assert line.text.startswith("finished: PASS")
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,9 @@ def after(marked: str, keys: str) -> str:
         ("f(g(¦b))", "v2i(d", "f(¦)"),
         ("¦a\nb\nc", "vjVd", "¦c"),
         ("¦ab", "vlU", "¦AB"),
+        ("¦a.b a.b\n a.b\nc", ":s/a.b/x/<enter>", "¦x a.b\n a.b\nc"),
+        ("¦a.b a.b\n a.b a.b\nc", ":%s/a.b/\\1\\//g<enter>", "1/ 1/\n ¦1/ 1/\nc"),
+        ("a¦b", ":%s/not there/x<enter>", "a¦b"),
     ],
 )
 def test_keys_change_a_text_as_in_vim(before: str, keys: str, then: str) -> None:
