@@ -337,6 +337,7 @@ class MadeProcesses:
         self.ranks.paused = True
 
     def await_stopped(self, rank: int | None = None) -> None:
+        assert self.paused or rank in self.held
         if self.ranks.kernel.unstoppable:
             raise CannotStop(self.ranks.kernel.unstoppable)
 

@@ -123,6 +123,9 @@ def test_lost_poison_at_next_draw_blames_its_side(side: int) -> None:
     assert (failed.value.verdict, failed.value.side) == (Verdict.LATE_OUTPUT, side)
     with pytest.raises(Failed):
         found.require_untouched()
+    machine.oracle.touched = lambda rank, order: [REFERENCE]
+    with pytest.raises(HarnessFailed, match="rank 0 of the baseline wrote to an output"):
+        found.require_untouched()
 
 
 def test_longest_foreign_moment_of_any_rank_counts() -> None:
@@ -160,7 +163,7 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
     found.await_all(world, Kind.LOADED, 10.0)
     found.draw(2, timed=False)
     found.arm(world)
-    told = []
+    told: list[Any] = []
 
     def later(stop: Callable[[], Any]) -> Any:
         machine.clock.sleep(0.5)  # finding and stopping processes takes time
@@ -169,9 +172,11 @@ def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: 
 
     for name in ("halt", "pause"):
         monkeypatch.setattr(world.processes, name, partial(later, getattr(world.processes, name)))
+    monkeypatch.setattr(world.processes, "meter", lambda: told.append("meter"))
     world.go()
     ended = found.await_done(world, 10.0, stops=True, copied=(0, 2))
-    (halted, _), (paused, last) = told
+    (halted, _), (paused, last) = told[::2]
+    assert told[1] == "meter"  # work from then on is late
     assert ended == (paused if bears else halted)
     assert last is Kind.TAKE  # a system call that writes to outputs goes on until it returns
 
@@ -226,6 +231,9 @@ def test_while_timing_only_failures_are_shown() -> None:
     assert found.compare([0]) == (Verdict.PASS, None)
     assert machine.of(RankChecked) == []
     assert found.paper is True
+    machine.oracle.finding = lambda rank, order, slot: wrong() if rank == 1 else right()
+    found.compare([0])
+    assert [(event.rank, event.ok) for event in machine.of(RankChecked)] == [(1, False)]
 
 
 def test_a_second_look_keeps_no_figures() -> None:

@@ -67,6 +67,7 @@ def test_measuring_on_makes_probes_due_again() -> None:
     machine = made()
     rounds = measured(machine)
     before = len(apart(machine)), len(redrawn(machine, alone=False)), len(redrawn(machine, alone=True))
+    rounds.turns.contender_side.observations.ready_seconds = 1e6  # of the measurement before
     rounds.measure_on(0.5, lambda: False)
     after = len(apart(machine)), len(redrawn(machine, alone=False)), len(redrawn(machine, alone=True))
     assert all(more > some > 0 for some, more in zip(before, after, strict=True))

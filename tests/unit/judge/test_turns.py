@@ -56,7 +56,10 @@ def test_work_after_done_is_late(late_cpu_s: float, late: bool) -> None:
         assert "s of CPU time after it had ended its batch" in failed.failure.message
     else:
         rounds.measure()
-        assert rounds.turns.contender_side.exchange.used_since_done is None  # before its ranks go on
+        exchange = rounds.turns.contender_side.exchange
+        exchange.used_since_done = lambda: late_cpu_s
+        rounds.turns.continue_only(exchange.contender)
+        assert exchange.used_since_done is None  # before its ranks go on
 
 
 def test_a_quarter_of_uncounted_pairs_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +75,11 @@ def test_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
     assert failed.verdict is Verdict.BASELINE_DISTURBED
     assert "it keeps 999 processes" in failed.failure.message
+
+
+def test_a_lone_call_has_a_first_calls_limit() -> None:
+    turns = MadeMachine().rounds().turns
+    assert turns.batch_limit(1) == turns.limits.first_call > turns.batch_limit(2)
 
 
 def test_kernel_that_is_slow_outside_clock_times_out() -> None:
@@ -118,14 +126,15 @@ def test_kernel_waiting_for_cores_is_not_told_fast(
     assert (speed.high < 3.0) == claims  # there is no upper end
 
 
-def test_waits_for_own_threads_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = MadeMachine(kernel=MadeKernel(noisy(50.0), without_core=1.0))
+@pytest.mark.parametrize(("without_core", "share"), [(1.0, 0.4), (0.1, 0.2)])  # of each of two ranks
+def test_waits_for_own_threads_do_not_count(without_core: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(50.0), without_core=without_core))
     machine.outside_share = 0.9
     monkeypatch.setattr(processes, "outside_seconds", machine.outside)
     monkeypatch.setattr(processes, "cpu_seconds", lambda pids: 1.8 * len(pids) * machine.clock.monotonic())
     rounds = machine.rounds(machine.run(rounds=60))
     rounds.measure()
-    assert rounds.turns.waited == (0.0, pytest.approx(0.4))  # of two ranks, which used 0.9 of their two cores each
+    assert rounds.turns.waited == (0.0, pytest.approx(share, rel=0.1))  # they used 0.9 of their two cores each
 
 
 def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
@@ -187,16 +196,17 @@ def test_kept_result_beats_machine_and_no_record() -> None:
 
 def test_late_writer_is_seen_when_no_kernel_rests() -> None:
     machine = MadeMachine()
-    rounds = machine.rounds()
+    rounds = machine.rounds(rival="rival.py")
     running, continued = [], [0.0]
-    processes = rounds.turns.contender_side.worlds[0].processes
-    resume = processes.resume
-    processes.resume = lambda held=(): (continued.append(machine.clock.monotonic()), resume(held))  # type: ignore[method-assign]
+    both = [side.worlds[0].processes for side in rounds.turns.kernels]
+    for each in both:
+        each.resume = lambda held=(), resume=each.resume: (continued.append(machine.clock.monotonic()), resume(held))  # type: ignore[method-assign]
 
     def touched(rank: int, order: object) -> list[int]:
         if not isinstance(order, CheckPoison):
             return []
-        running.append(not processes.paused and machine.clock.monotonic() - continued[-1] > 0.9 * LATE_SECONDS)
+        rested = machine.clock.monotonic() - continued[-1] > 0.9 * LATE_SECONDS
+        running.append(rested and not any(each.paused for each in both))
         return [CONTENDER] if rank == 1 else []
 
     machine.oracle.touched = touched
@@ -206,16 +216,17 @@ def test_late_writer_is_seen_when_no_kernel_rests() -> None:
     assert rounds.turns.rounds == 6
 
 
-@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
-def test_duel_blames_kernel_with_wrong_or_late_outputs(side: int) -> None:
+@pytest.mark.parametrize(("side", "rival"), [(CONTENDER, ""), (CONTENDER, "rival.py"), (RIVAL, "rival.py")])
+def test_kernel_with_wrong_or_late_timed_outputs_fails(side: int, rival: str) -> None:
     machine = MadeMachine()
     honest = machine.oracle.finding
     machine.oracle.finding = lambda rank, order, slot: wrong() if order.side == side else honest(rank, order, slot)
-    assert failing(machine.rounds(rival="rival.py")).side == side
+    failed = failing(machine.rounds(rival=rival))
+    assert (failed.verdict, failed.side) == (Verdict.WRONG_RESULT, side)
 
     machine.oracle.finding = honest
-    machine.oracle.touched = lambda rank, order: [side] if isinstance(order, CheckPoison) else []
-    failed = failing(machine.rounds(rival="rival.py"))
+    machine.oracle.touched = lambda rank, order: [side] * (isinstance(order, CheckPoison) and side in order.sides)
+    failed = failing(machine.rounds(rival=rival))
     assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
 
 

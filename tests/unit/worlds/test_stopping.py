@@ -224,6 +224,13 @@ def test_unknown_processes_are_stopped_in_turn(monkeypatch):
     assert stopping.pids() == [1, 7, 8]
 
 
+def test_held_ranks_stop_before_their_group_goes_on(monkeypatch):
+    told = []
+    monkeypatch.setattr(processes, "pause", told.append)
+    ByGroup(SimpleNamespace(set_frozen=told.append)).go_on([7])
+    assert told == [[7], False]
+
+
 def test_world_says_whether_an_unknown_process_ran(monkeypatch):
     started = Started("signals")
     pid = started.process.pid
