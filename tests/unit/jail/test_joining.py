@@ -1,6 +1,8 @@
 """Processes that join a jail: what is told if they cannot, and that they keep no privilege."""
 
+import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -9,53 +11,33 @@ from waiting import eventually
 
 from sandbox.jail import joining
 from sandbox.jail.choice import choose
-from sandbox.jail.profiles import JOINED
+from sandbox.jail.joining import NotInside
+from sandbox.jail.profiles import CORE_BYTES, JOINED, OPEN_FILES, PROCESSES
 from sandbox.machine.processes import tree
 
-
-def _in_child(call) -> tuple[int, str]:
-    """Runs call() in a forked child; returns (exit status, the error that it raised)."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 0
-        try:
-            call()
-        except BaseException as error:
-            os.write(write, f"{type(error).__name__}: {error}".encode())
-            status = 1
-        os._exit(status)
-    os.close(write)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with open(read, "rb") as pipe:
-        return status, pipe.read().decode()
+SPACES = [f"/proc/self/ns/{name}" for name in ("mnt", "pid", "net", "ipc", "uts")]
+LIMITS = {resource.RLIMIT_NPROC: PROCESSES, resource.RLIMIT_NOFILE: OPEN_FILES, resource.RLIMIT_CORE: CORE_BYTES}
 
 
 def test_a_process_that_keeps_privileges_is_no_world():
     if os.getuid() != 0:
         pytest.skip("a normal user has no privileges to keep")
-    status, said = _in_child(lambda: joining._require_restricted(0, 0))
-    assert status == 1
-    assert "NotInside: a world would keep CapPrm" in said
-    assert "Seccomp 0" in said
-
-
-def test_process_without_jail_has_nothing_to_join():
-    status, said = _in_child(lambda: joining.join(os.getpid()))
-    assert status == 1
-    assert "bubblewrap has started no process inside" in said
+    with pytest.raises(NotInside, match=r"a world would keep CapPrm.*Seccomp 0"):
+        joining._require_restricted(0, 0)
 
 
 def test_a_jail_that_cannot_be_joined_is_told():
-    waits = subprocess.Popen(
-        [sys.executable, "-c", "import os\nif os.fork() == 0: input()\nos.wait()"], stdin=subprocess.PIPE
-    )
+    program = "import os\ninput()\nif os.fork() == 0: input()\nos.wait()"
+    waits = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
     try:
+        with pytest.raises(NotInside, match="bubblewrap has started no process inside"):
+            joining.join(waits.pid)
+        waits.stdin.write(b"\n")
+        waits.stdin.flush()
         eventually(lambda: len(tree(waits.pid)) == 2)
         # The process is in no jail: its namespaces are those of this process, so there is none to join.
-        status, said = _in_child(lambda: joining.join(waits.pid))
-        assert status == 1
-        assert "NotInside: cannot join the namespaces" in said
+        with pytest.raises(NotInside, match="cannot join the namespaces"):
+            joining.join(waits.pid)
     finally:
         waits.kill()
         waits.communicate()
@@ -81,12 +63,18 @@ def test_a_filter_that_the_kernel_refuses_is_told(jail):
     assert "bubblewrap ended" in joining.why_not(jail.profile, b"\xff" * 8)
 
 
-def test_what_an_error_inside_says_is_handed_on(jail, monkeypatch):
-    joining.why_not.cache_clear()
+def test_joined_process_has_all_of_its_jail(jail, monkeypatch):
+    def told(uid: int, gid: int) -> None:
+        facts = [*map(os.readlink, SPACES)], os.getgroups(), [*map(resource.getrlimit, LIMITS)]
+        raise PermissionError(json.dumps(facts))
 
-    def refused(builder: int) -> tuple[int, int]:
-        raise PermissionError(13, "Permission denied", "/proc/7/ns/mnt")
-
-    monkeypatch.setattr(joining, "join", refused)
-    assert "Permission denied" in joining.why_not(jail.profile, jail.filter)
+    monkeypatch.setattr(joining, "_require_restricted", told)
+    if os.getuid() == 0:
+        join = joining.join
+        monkeypatch.setattr(joining, "join", lambda builder: os.setgroups([7]) or join(builder))
     joining.why_not.cache_clear()
+    spaces, groups, limits = json.loads(joining.why_not(jail.profile, jail.filter))
+    joining.why_not.cache_clear()
+    assert set(spaces).isdisjoint(map(os.readlink, SPACES))
+    assert limits == [[most] * 2 for most in LIMITS.values()]
+    assert groups == [] or os.getuid()

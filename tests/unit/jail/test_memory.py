@@ -33,7 +33,8 @@ def test_unreadable_mapping_counts_up_to_its_end(monkeypatch: pytest.MonkeyPatch
     file = os.memfd_create("arena")
     os.ftruncate(file, 8 * mmap.PAGESIZE)
     with mmap.mmap(file, 2 * mmap.PAGESIZE, offset=4 * mmap.PAGESIZE):
-        assert memory._shared_memory(os.getpid(), set()) - before == 6 * mmap.PAGESIZE
+        assert memory._shared_memory(os.getpid(), seen := set()) - before == 6 * mmap.PAGESIZE
+        assert memory._shared_memory(os.getpid(), seen) == 0  # as by another rank
     with mmap.mmap(-1, 1 << 31):  # nothing of it is touched
         assert memory.held_bytes([os.getpid()]) > 1 << 31
     monkeypatch.undo()
@@ -53,6 +54,8 @@ def test_little_memory_is_not_added_up_exactly(monkeypatch: pytest.MonkeyPatch, 
     assert "MiB together, more than the 1 MiB a world may have" in small.excess([os.getpid()])
     with patch.object(memory, "MOST_FILES", 0):
         assert large.excess([]) == "the ranks made more than 0 files"
+    monkeypatch.setattr(memory, "_rollup", lambda pid: {"Pss": 5 << 40, "Pss_Shmem": 4 << 40})
+    assert memory.held_bytes([os.getpid()]) == 5 << 40
     monkeypatch.delattr(memory, "_rollup")
     for bound in (large, memory.Bound(NONE, tmp_path, None)):
         assert bound.excess([os.getpid()]) == ""
@@ -79,6 +82,7 @@ def test_files_on_a_shared_disk_are_added_up(monkeypatch: pytest.MonkeyPatch, tm
     for name in ("one", "sub/three", "deleted"):
         (tmp_path / name).write_bytes(bytes(MIB))
     (tmp_path / "sub/two").hardlink_to(tmp_path / "one")
+    os.truncate(tmp_path / "sub/three", 1 << 40)  # which takes nothing
     with (tmp_path / "deleted").open("rb"):
         (tmp_path / "deleted").unlink()
         found = []
