@@ -72,10 +72,8 @@ def describe(error: BaseException, kernel_path: str, folder: str = "") -> str:
         return f"{error.message}\n\n{text}"
     full = traceback.TracebackException.from_exception(error, limit=-30)
     inside = [i for i, f in enumerate(full.stack) if f.filename == kernel_path]
-    if inside:
-        full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :])
-    elif kernel_path:
-        full.stack = traceback.StackSummary.from_list([])
+    if kernel_path:
+        full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :] if inside else [])
     text = "".join(full.format())
     if folder:
         text = text.replace(f"{folder}/", "")
@@ -115,6 +113,8 @@ def load_solution(
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     try:
         binary = compile(source, path, "exec", dont_inherit=True)
+    except MemoryError:
+        raise KernelRefused(Kind.SYNTAX, "MemoryError: what Python can parse is exceeded during compilation") from None
     except (SyntaxError, ValueError) as error:
         text = "".join(traceback.format_exception_only(error)).replace(path, Path(path).name)
         rows = enumerate(source.splitlines(), 1)

@@ -69,9 +69,10 @@ def test_file_without_solution_says_what_it_has(tmp_path: Path, source: str, wor
     assert str(refused.value) == words
 
 
-def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KernelRefused, match="line 2 is a Markdown fence"):
-        load_solution("Here it is:\n```python\nx = 1\n```\n", str(tmp_path / "kernel.py"), [])
+def test_why_a_text_is_no_program(tmp_path: Path) -> None:
+    for source, words in (("Here:\n```\n", "line 2 is a Markdown fence"), (f"{'-' * 200_000}1", "exceeded")):
+        with pytest.raises(KernelRefused, match=words):
+            load_solution(source, str(tmp_path / "kernel.py"), [])
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +90,8 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def folder(tmp_path: Path) -> Path:
     """A folder with modules beside kernel.py."""
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts/core.py").write_text(
-        "from ..sibling import TWO\nfrom . import other\nFIVE = TWO + other.THREE\n"
-    )
+    core = "from ..sibling import TWO\nfrom . import other\nFIVE = TWO + other.THREE\n"
+    (tmp_path / "parts/core.py").write_text(core)
     (tmp_path / "parts/other.py").write_text("THREE = 3\n")
     (tmp_path / "sibling.py").write_text("TWO = 2\n")
     return tmp_path

@@ -16,9 +16,7 @@ def shape_of(value: Any) -> Any:
         return tuple(value.shape), value.dtype, value.stride()
     if isinstance(value, torch.nn.Module):
         return [(name, shape_of(tensor)) for name, tensor in value.state_dict().items()]
-    if isinstance(value, (list, tuple)):
-        return [shape_of(each) for each in value]
-    return value
+    return [shape_of(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 @pytest.mark.problems
