@@ -18,6 +18,7 @@ from textual.errors import NoWidget
 from textual.geometry import Size
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
+from textual.widget import Widget
 
 if TYPE_CHECKING:
     from arena.runs.origin import Origin
@@ -166,6 +167,10 @@ class Layer(Screen[T]):
         stack, background = self.app.screen_stack, self.styles.background
         below = stack[stack.index(self) - 1] if background.a < 1 and self in stack[1:] else None
         return BackgroundScreen(below, background) if below is not None else super().render()
+
+    def scroll_to_center(self, widget: Widget, animate: bool = False, *, immediate: bool = True, **how: Any) -> None:
+        """Scrolls at once to what takes the focus: a slow move to what had it before could end last."""
+        super().scroll_to_center(widget, animate, immediate=immediate, **how)
 
     async def _on_resize(self, event: events.Resize) -> None:
         """Ignores a size that the terminal no longer has.

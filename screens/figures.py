@@ -82,9 +82,7 @@ def measured_part(interval: Interval, said: str = "", clock: str = "", weight: s
 
 def interval_words(interval: Interval) -> str:
     """ "[1.39, 1.45]", with more decimals if two would not show on which side of 1 it lies."""
-    if interval.high < 9.995:
-        return ends(interval)
-    return f"[{factor(interval.low)}, {factor(interval.high)}]"
+    return ends(interval) if interval.high < 9.995 else f"[{factor(interval.low)}, {factor(interval.high)}]"
 
 
 def standing_words(standing: Standing | None) -> tuple[str, str]:

@@ -68,9 +68,7 @@ def figure(attempt: AttemptState | None) -> tuple[str, str]:
 def shown_attempt(state: DuelState, name: SideName) -> AttemptState | None:
     """The kernel that a lane shows: the one being judged, else the best one, else the last."""
     side = state.side(name)
-    if side.last is not None and side.last.judged is None:
-        return side.last
-    return side.best or side.last
+    return side.last if side.last is not None and side.last.judged is None else side.best or side.last
 
 
 def track_end(state: DuelState) -> float:
