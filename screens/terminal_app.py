@@ -379,15 +379,19 @@ class TerminalApp(App[None]):
     async def _dispatch_action(self, namespace: DOMNode, action_name: str, params: Any) -> bool:
         """Drops an action of a screen that has been closed, such as one chosen in a menu by a key that is held.
 
-        Also drops a page up or down in a list without room: Textual knows no place of its options.
+        Also drops a page up or down in a list without room: Textual knows no place of its options. Goes on if what is
+        imported only now does not fit, because the app's files were changed.
         """
         screen = _screen_of(namespace)
-        if screen is not None and screen not in self.screen_stack:
-            return False
+        closed = screen is not None and screen not in self.screen_stack
         room = namespace.scrollable_content_region if isinstance(namespace, Widget) else True
-        if action_name in ("page_up", "page_down") and not room:
+        if closed or (action_name in ("page_up", "page_down") and not room):
             return False
-        return await super()._dispatch_action(namespace, action_name, params)
+        try:
+            return await super()._dispatch_action(namespace, action_name, params)
+        except (ImportError, SyntaxError) as error:
+            self.notify(f"pkb-arena has changed: quit it and open it again ({error})", severity="error", markup=False)
+            return True
 
     def push_screen(self, screen: Any, *arguments: Any, **named: Any) -> Any:
         """Opens a screen in place of one of its kind in front, but no dialog while one of its kind and title is open.

@@ -157,9 +157,7 @@ class ModelScreen(BaseScreen):
     def _followed(self, count: int) -> int:
         """Returns the newest row; after the end of the work, the best kernel's."""
         found = self.session.state.best
-        if self.session.over and found is not None:
-            return self.session.state.kernels.index(found)
-        return count - 1
+        return self.session.state.kernels.index(found) if self.session.over and found is not None else count - 1
 
     @property
     def _chosen(self) -> KernelState | None:

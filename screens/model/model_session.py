@@ -152,6 +152,4 @@ class ModelSession:
     @property
     def now(self) -> float:
         """Seconds on the clock of the trace; stops when the work has ended."""
-        if self.over:
-            return self.state.at
-        return self.state.at + time.monotonic() - self._heard_at
+        return self.state.at if self.over else self.state.at + time.monotonic() - self._heard_at

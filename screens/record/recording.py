@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
 from rich.cells import cell_len
-from rich.color import Color, ColorSystem
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -134,12 +134,11 @@ def animated_svg(recording: Recording, foreground: str, background: str) -> str:
 
 def _colours(style: Style, foreground: str, background: str) -> tuple[str, str]:
     """Returns (colour of the text, colour behind it)."""
-    front, back = (_hex(colour, usual) for colour, usual in ((style.color, foreground), (style.bgcolor, background)))
+    front, back = (
+        usual if colour is None or colour.is_default else colour.get_truecolor().hex
+        for colour, usual in ((style.color, foreground), (style.bgcolor, background))
+    )
     return (back, front) if style.reverse else (front, back)
-
-
-def _hex(colour: Color | None, usual: str) -> str:
-    return usual if colour is None or colour.is_default else colour.get_truecolor().hex
 
 
 def _row(recording: Recording, y: int, foreground: str, background: str) -> Iterator[str]:

@@ -127,7 +127,7 @@ async def test_the_terms_on_the_screen_are_explained(open_app, go_to) -> None:
             await go_to(pilot, kernel, "escape")
 
 
-async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until, go_to) -> None:
+async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until, go_to, monkeypatch) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
@@ -137,6 +137,8 @@ async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, 
         await go_to(pilot, CommandPalette, "ctrl+p")
         await go_to(pilot, HelpScreen, "f1")
         await go_to(pilot, CommandPalette, "ctrl+p", "escape")
+        monkeypatch.setitem(sys.modules, "screens.palette", None)  # its file was changed
+        await go_to(pilot, "pkb-arena has changed: quit it and open it again", "ctrl+p")
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app._exit)
 
