@@ -43,8 +43,8 @@ class RefereeProcess:
         cls,
         on_event: Callable[[AnyEvent], None],
         on_exit: OnExit,
-        command: Sequence[str] = COMMAND,
-        environment: Mapping[str, str] | None = None,
+        command: Sequence[str],
+        environment: Mapping[str, str],
     ) -> "RefereeProcess":
         """Starts a referee and waits until it is ready.
 
@@ -60,7 +60,7 @@ class RefereeProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=ROOT,
-                env={**module_environment(), **ENVIRONMENT, **(environment or {})},
+                env={**module_environment(), **ENVIRONMENT, **environment},
                 start_new_session=True,  # ctrl+c reaches only the engine, which ends runs in order
             )
         except OSError as error:

@@ -27,6 +27,7 @@ from arena.runs.judge import Notice, RunInProgress, RunRequest, header_of, judge
 from arena.runs.referee_process import RefereeProcess
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 from sandbox.machine.locked_folder import WORLD
 from sandbox.protocol import events
@@ -67,6 +68,7 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     assert [event async for event in run.events()] == list(read_events(journal))
     entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert (entry.verdict, entry.median, entry.outcome) == (Verdict.PASS, 1.5, "faster")
+    assert Workspace(paths.workspace).kernel(entry.sha256).source == "pass"
 
 
 async def test_baseline_is_indexed_and_its_text_kept_nowhere(
@@ -206,7 +208,12 @@ async def test_cancel_ends_run_and_next_one_works(engine: Engine) -> None:
 async def test_failing_referee_is_harness_error_and_replaced(paths: Paths, source: str) -> None:
     notices: list[Notice] = []
     async with Engine(paths, command=COMMAND, notify=notices.append) as engine:
-        assert await verdict(engine, source) is Verdict.HARNESS_ERROR
+        run = await engine.judge(request(source))
+        folders = f"{WORLD}{engine._referee.pid}-*"
+        result = (await run.end()).result
+        assert (result.verdict, result.failure.phase) == (Verdict.HARNESS_ERROR, "check")
+        assert source != "die" or (result.failure.text, "ended with status 9" in result.detail) == ("last words", True)
+        assert not [*Path(tempfile.gettempdir()).glob(folders)]
         assert await verdict(engine, "pass") is Verdict.PASS
     (notice,) = notices
     assert notice.message.startswith("the referee ")
@@ -233,16 +240,6 @@ async def test_run_is_sent_with_what_was_measured_here(
     assert await verdict(engine, "pass") is Verdict.PASS
     (run,) = (command for command in sent if isinstance(command, events.Run))
     assert (run.peaks, run.offsets, run.beside) == ({"local": 2e9}, masses, times)
-
-
-async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None:
-    run = await engine.judge(request("die"))
-    folders = f"{WORLD}{engine._referee.pid}-*"
-    end = await run.end()
-    assert isinstance(end, events.Finished)
-    assert end.result.failure.text == "last words"
-    assert "ended with status 9" in end.result.detail
-    assert not [*Path(tempfile.gettempdir()).glob(folders)]
 
 
 async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,11 +300,12 @@ async def test_events_come_live_and_again_to_latecomers(engine: Engine) -> None:
 
 async def test_a_run_that_was_overtaken_cancels_nobody_else(engine: Engine) -> None:
     overtaken = await engine.judge(request("wait"))
-    newer = await engine.judge(request("wait"))
+    newer = await engine.judge(request("times"))
     await overtaken.cancel()
     assert engine.running == newer.run_id
+    await comes_true(lambda: any(isinstance(event, events.Checked) for event in newer.events_so_far))
     await newer.cancel()
-    assert engine.running is None
+    assert (await newer.end()).result.verdict is Verdict.PASS  # it was not timed, but checked
 
 
 async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths: Paths) -> None:
@@ -343,6 +341,8 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths, monkeypatch: p
     with pytest.raises(ProcessLookupError):
         os.kill(referee.pid, 0)
     await engine.close()
+    assert isinstance(await (await engine.judge(request("pass"))).end(), events.Cancelled)
+    assert engine._referee is None  # nor was another one started
 
 
 async def test_referee_without_start_is_said_with_its_reason(paths: Paths) -> None:

@@ -70,7 +70,6 @@ def test_a_models_work_is_told_after_every_event(snapshot, monkeypatch: pytest.M
     session.failed, session.plan, session.changed = "", ModelPlan(player, improves=False, answers=1), True
     session.state.ended = replace(session.state.ended, reason="odd")
     tell(f"alone: {session.plan.words}")
-    session.state.ended = None
-    session.changed = True
+    session.state.ended, session.changed = None, True
     tell("stopped")
     assert "\n".join(told) == snapshot
