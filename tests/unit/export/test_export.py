@@ -93,12 +93,19 @@ def test_bundle_has_each_result_once_without_local_paths(sweep: Paths, tmp_path:
         export_bundle(sweep, CATALOGUE, tmp_path / "b")
 
 
-def test_runs_without_a_sweep_are_exported(paths: Paths, tmp_path: Path) -> None:
-    ran(paths, "20261128-060000-00000001", KERNEL, 1.5)
+def test_runs_without_a_sweep_are_exported(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: object
+) -> None:
+    monkeypatch.setattr("arena.export.bundle.this_machine", lambda device: HERE)
+    ran(paths, "20261128-060000-00000001", KERNEL, 1.5, machine=HERE.digest)
     ran(paths, "20261128-060000-00000002", KERNEL, 2.5, player="file:/home/me/mine", created=2.0)
+    append_line(paths.voids, Void(at=1.0, run="20261128-060000-00000002", note="copied", by="anna"))
+    paths.traces.mkdir(parents=True)
+    (paths.traces / "t1.jsonl").write_text('{"type":"trace","player":"file:/home/me/mine"}\n')
     assert export_bundle(paths, CATALOGUE, tmp_path / "b").results == 2
     rows = [json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines()]
-    assert [(row["player"], row["speedup"], row["sweep"]) for row in rows] == [("you", 1.5, ""), ("file:mine", 2.5, "")]
+    assert rows == snapshot
+    assert (tmp_path / "b" / "traces" / "t1.jsonl").read_text() == '{"type":"trace","player":"file:mine"}\n'
     assert (tmp_path / "b" / "kernels" / f"{content_hash(KERNEL)}.py").read_text() == KERNEL
     assert "2 results of single runs" in (tmp_path / "b" / "README.md").read_text()
     with pytest.raises(UsageError, match="single runs only"):

@@ -1,6 +1,7 @@
 """Harbor tasks: what the agent sees, what the verifier runs, and the rewards of a report."""
 
 import math
+import os
 import tomllib
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def test_a_task_separates_agent_and_judge(paths: Paths, tmp_path: Path) -> None:
             f"pkb-arena run {problem.id} {KERNEL} --preset tiny --device cpu"
             in (task / "tests" / "test.sh").read_text()
         )
+        assert os.access(task / "tests" / "test.sh", os.X_OK)
         assert (task / "solution" / "kernel.py").read_text() == (problem.house_source or problem.baseline_source)
     with pytest.raises(UsageError, match="not empty"):
         export_harbor(paths, Catalogue(PROBLEMS), Settings(), tmp_path / "tasks", "1.0")

@@ -168,63 +168,35 @@ def pages_in(folder: Path) -> dict[str, Page]:
     return pages
 
 
-def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path: Path) -> None:
-    wrong = run(paths, "r1", FIRST, Verdict.WRONG_RESULT, "agent:m")
-    right = run(paths, "r2", SECOND, player="agent:m")
+def test_pages_have_all_that_is_known_of_attempts(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: object
+) -> None:
+    """A sweep whose model left a trace, a model's work outside of sweeps, and the runs of users."""
+    monkeypatch.setattr("arena.export.pages.installed_version", lambda package: "1.0")
+    monkeypatch.setattr("arena.export.attempts.this_machine", lambda device: HERE)
     speedup = events.Speedup(call=events.Interval(1.5, 1.4, 1.6), device=None)
     other = OtherSize(
-        sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, run_id="r3", outcome="faster", clock="call",
+        sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, run_id="m3", outcome="faster", clock="call",
         speedup=speedup,
     )  # fmt: skip
-    run(paths, "r3", SECOND, player="agent:m")
+    wrong = run(paths, "m1", FIRST, Verdict.WRONG_RESULT, "agent:m")
+    right = run(paths, "m2", SECOND, player="agent:m")
+    run(paths, "m3", SECOND, player="agent:m")
     right = msgspec.structs.replace(right, other_sizes=[other], holds_at_other_sizes="all")
     trace(paths, "t1", wrong, right)
+    trace(paths, "t2", wrong, right)
     swept(paths, "t1", right)
-    assert export_pages(paths, CATALOGUE, tmp_path / "site") == (2, [])
-    pages = pages_in(tmp_path / "site")
-    page = pages["key1"].words
-    steps = [
-        "✓ PASS", "2.00× faster", "67 % of the gap", "✓ M=16 float32 world 2 ▲ 1.50×",
-        "400 tokens read, 60 written, $0.0300; 3.0 s", "Prompt", "the system", "the task", "Step 1", "WRONG_RESULT",
-        "Thought · 9 characters", "a thought", "Calls compile", f"source:{FIRST}", "it compiles", "Answer · 9 characters",
-        "an answer", "Outcome: kernel · 100 tokens read", FIRST, "Step 2", "the feedback", "no json", "-    return x\n",
-        "+    return x + 1\n", "+int two;\n", SECOND, "Ended: steps",
-    ]  # fmt: skip
-    at = 0
-    for words in steps:
-        at = page.index(words, at)
-    assert page.count("the task") == 1
-    assert "NO_KERNEL prose" in pages["key2"].words
-    assert "sweep spring" in pages["index"].words
-    assert "a small box" in page
-
-
-def test_single_runs_are_compared_with_kernel_before_them(paths: Paths, tmp_path: Path) -> None:
     run(paths, "r1", FIRST)
-    run(
-        paths,
-        "r2",
-        FIRST,
-        Verdict.CRASH,
-        detail="time: it broke. mend it",
-        failure=events.Failure(phase="time", message="it broke", advice="mend it", text="a traceback"),
-    )
+    failure = events.Failure(phase="time", message="it broke", advice="mend it", text="a traceback")
+    run(paths, "r2", FIRST, Verdict.CRASH, detail="time: it broke. mend it", failure=failure)
     run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})
     run(paths, "r4", SECOND, player="guest")
     run(paths, "r5", SECOND, other_than="r3")  # at another size, so it is no attempt of its own
     run(paths, "r6", SECOND, correctness_only=True)  # a `compile` call
     append_line(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
-    export_pages(paths, CATALOGUE, tmp_path / "site")
-    pages = pages_in(tmp_path / "site")
-    assert "Compared" not in pages["r1"].words
-    assert "voided by anna: reads the answer" in pages["r1"].words
-    assert 'class="struck"' in pages["index"].source
-    assert "time: it broke. mend it" in pages["r2"].words
-    assert "a traceback" in pages["r2"].words
-    for words in ("+    return x + 1", "two.cuh: +1 -0 lines", "int two;", "data.bin", "2 bytes, no text"):
-        assert words in pages["r3"].words
-    assert "Compared" not in pages["r4"].words
-    assert not {"r5", "r6"} & pages.keys()
+    assert export_pages(paths, CATALOGUE, tmp_path / "site") == (7, [])
+    bodies = (page.source.partition("</head>")[2] for page in pages_in(tmp_path / "site").values())
+    assert "\n".join(bodies).replace("><", ">\n<") == snapshot
 
 
 def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
