@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,110 +77,36 @@ def doctor(with_driver: Callable[..., "subprocess.CompletedProcess[str]"], tmp_p
     return run
 
 
-def lines(findings: dict[str, dict[str, str]], *names: str) -> list[str]:
-    return [f"{findings[name]['state']}: {findings[name]['found']}" for name in names]
+PID = os.getpid()
+NAMES = ("GPUs", "NVML", "driver", "NVLink", "P2P", "multicast", "GPU health", "GPU processes", "persistence")
+NAMES += ("NCCL", "CuPy", "nvcc", "Triton")
+"""The findings that say the same everywhere; their advice, too."""
+OLD = {"torch": "2.11.0", "cupy-cuda12x": "13.6.0", "nvidia-nccl-cu12": "2.27.3"}
+POOR = {"PEERED": 1, "P2P_READ_3": 1, "FABRIC_1": 1, "ECC_2": 7, "PID_0": PID, "PID_1": 4_000_000_000}
+POOR |= {"USED_MIB_3": 60000, "PERSISTENCE_1": 0, "CUDA": 12080}
+BARE = {"LINKS": -3, "P2P_NVLINK": 5, "FABRIC": -3, "CUDA": -3}
+TWO = {"CUDA_VISIBLE_DEVICES": "GPU-abcd0005,GPU-abcd0002", "NCCL_NVLS_ENABLE": "0"}
+MACHINES: dict[str, dict[str, Any]] = {
+    "as it should be": {"GPUS": 8},
+    "in a poor state": {"GPUS": 4, **POOR, "nvcc": "12.8", "packages": OLD},
+    "without NVLink and packages": {"GPUS": 2, **BARE, "packages": {"torch": "2.11.0"}},
+    # the links are up, and the driver reports that pairs are linked, but not by what
+    "virtual, with the far ends hidden": {"GPUS": 4, "REMOTE": -3},
+    "virtual, with unlike links": {"GPUS": 2, "LINKS_1": 9, "REMOTE": -3},
+    "two visible devices, without multicast": {"GPUS": 8, "environment": TWO, "ECC_5": 1, "ECC_0": 1},
+    "one GPU": {"GPUS": 1},
+    "no driver": {"INIT": -9},
+    "a lost GPU": {"HANDLE_1": -15},
+}
 
 
-def test_a_machine_as_it_should_be(doctor: Doctor, tmp_path: Path) -> None:
-    found = doctor(GPUS=8)
-    names = ("GPUs", "driver", "NVLink", "P2P", "multicast", "GPU health", "GPU processes", "persistence")
-    assert lines(found, *names) == [
-        "ok: 8 x NVIDIA H200 (140 GiB)",
-        "ok: 580.159.04, up to CUDA 13.0; torch is for CUDA 13.0",
-        "ok: all to all, NV18 through switches; 18 links up on each GPU",
-        "ok: every GPU reads and writes every other's memory",
-        "ok: the GPUs are part of an NVLink fabric that is up",
-        "ok: no uncorrectable memory error, and the driver asks for nothing",
-        "ok: none but our own: the GPUs are free",
-        "ok: the driver stays loaded",
-    ]
-    assert lines(found, "NCCL", "CuPy", "nvcc", "Triton") == [
-        "ok: nvidia-nccl-cu13 2.28.9",
-        "ok: cupy-cuda13x 14.2.0",
-        f"ok: 13.0 at {tmp_path}/cuda/bin/nvcc",
-        "ok: 3.6.0",
-    ]
-
-
-def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
-    found = doctor(
-        GPUS=4,
-        PEERED=1,
-        P2P_READ_3=1,
-        FABRIC_1=1,
-        ECC_2=7,
-        PID_0=os.getpid(),
-        PID_1=4_000_000_000,
-        USED_MIB_3=60000,
-        PERSISTENCE_1=0,
-        CUDA=12080,
-        nvcc="12.8",
-        packages={"torch": "2.11.0", "cupy-cuda12x": "13.6.0", "nvidia-nccl-cu12": "2.27.3"},
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_machine_with_gpus_has_its_findings(doctor: Doctor, tmp_path: Path, snapshot: object, machine: str) -> None:
+    findings = doctor(**MACHINES[machine])
+    told = (findings[name] for name in NAMES if name in findings)
+    rows = (
+        f"{each['state']:8} {each['name']:14} {each['found']}{each['advice'] and '  → '}{each['advice']}"
+        for each in told
     )
-    names = ("NVLink", "P2P", "multicast", "GPU health", "persistence", "NCCL", "CuPy", "Triton", "driver")
-    assert lines(found, *names) == [
-        "limited: NV18, but none between 0-2, 0-3, 1-2, 1-3",
-        "limited: not between 0-3, 1-3, 2-3 (the chipset does not support it)",
-        "limited: the GPUs are part of no NVLink fabric that is up",
-        "limited: GPU 2: uncorrectable memory errors: 7",
-        "limited: off on GPU 1",
-        "limited: nvidia-nccl-cu12 2.27.3, but torch is for CUDA 13",
-        "limited: cupy-cuda12x 13.6.0, but torch is for CUDA 13",
-        "limited: not installed",
-        "limited: 580.159.04, up to CUDA 12.8; torch is for CUDA 13.0",
-    ]
-    assert found["nvcc"]["found"].endswith("but torch is for CUDA 13")
-    others = found["GPU processes"]["found"]
-    assert f"({os.getpid()}); GPU 1: 4000000000; " in others
-    assert "GPU 3: 60000 MiB are taken by hidden processes (other containers or users)" in others
-    assert all(finding["advice"] for finding in found.values() if finding["state"] != "ok")
-
-
-def test_without_nvlink_and_without_packages(doctor: Doctor) -> None:
-    found = doctor(GPUS=2, LINKS=-3, P2P_NVLINK=5, FABRIC=-3, CUDA=-3, packages={"torch": "2.11.0"})
-    assert lines(found, "NVLink", "multicast", "driver", "NCCL") == [
-        "limited: none between the 2 GPUs; links up on each: 0 0",
-        "limited: the driver does not say whether the GPUs are part of an NVLink fabric",
-        "ok: 580.159.04",
-        "limited: no nvidia-nccl package: its version is not known",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("knobs", "words"),
-    [
-        ({"GPUS": 4}, "ok: all to all, NV18; 18 links up on each GPU"),
-        ({"GPUS": 2, "LINKS_1": 9}, "limited: between all pairs, but not alike: NV9; links up on each: 18 9"),
-    ],
-)
-def test_in_virtual_machine_that_hides_far_ends(doctor: Doctor, knobs: dict[str, int], words: str) -> None:
-    """The links are up, and the driver reports that pairs are linked, but not by what."""
-    assert lines(doctor(REMOTE=-3, **knobs), "NVLink") == [words]
-
-
-def test_visible_devices_and_multicast_turned_off(doctor: Doctor) -> None:
-    found = doctor(
-        GPUS=8,
-        environment={"CUDA_VISIBLE_DEVICES": "GPU-abcd0005,GPU-abcd0002", "NCCL_NVLS_ENABLE": "0"},
-        ECC_5=1,
-        ECC_0=1,
-    )
-    assert lines(found, "GPUs", "multicast", "GPU health") == [
-        "ok: 2 x NVIDIA H200 (140 GiB)",
-        "limited: turned off: NCCL_NVLS_ENABLE=0",
-        "limited: GPU 5: uncorrectable memory errors: 1",
-    ]
-
-
-def test_one_gpu_has_nothing_to_be_linked_to(doctor: Doctor) -> None:
-    found = doctor(GPUS=1)
-    assert not {"NVLink", "P2P"} & set(found)
-
-
-@pytest.mark.parametrize(
-    ("knobs", "words"),
-    [({"INIT": -9}, "nvmlInit: Driver Not Loaded"), ({"HANDLE_1": -15}, "nvmlDeviceGetHandleByIndex(1): GPU is lost")],
-)
-def test_a_driver_that_does_not_answer(doctor: Doctor, knobs: dict[str, int], words: str) -> None:
-    found = doctor(**knobs)
-    assert lines(found, "GPUs", "NVML", "nvcc")[:2] == ["ok: 8 x unknown", f"limited: {words}"]
+    lines = "\n".join(rows)
+    assert re.sub(rf"\S+ \({PID}\)", "a process", lines.replace(str(tmp_path), "")) == snapshot
