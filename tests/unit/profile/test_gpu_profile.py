@@ -36,10 +36,6 @@ def report(
     return RankProfile(rank, spans)
 
 
-def said(*reports: RankProfile, outside: Outside | None = None, least: Least = LEAST) -> list[str]:
-    return [each.diagnosis for each in gpu_ranks(WorldProfile(list(reports), outside), least)]
-
-
 def counted(**shares: Any) -> Outside:
     """Returns counters over a row of 100 calls of 1000 µs. Bytes are those of the whole row."""
     given: dict[str, Any] = {"link_peak": 478e9, "dram_peak": 4917e9, "dram": 0.01, "sent": 0, "received": 0}
@@ -89,110 +85,79 @@ def test_the_name_of_a_kernel_is_its_own() -> None:
 # --- sentences: each rule fires, and does not -----------------------------------------------------------------------
 
 
-def tiny(count: int, us: float, every: float) -> list[Work]:
-    return [("kernel", "void tiny<int>()", 20.0 + every * at, us) for at in range(count)]
+def tiny(count: int, us: float, every: float) -> RankProfile:
+    return report(0, [("kernel", "void tiny<int>()", 20.0 + every * at, us) for at in range(count)])
 
 
-def test_only_many_small_kernels_are_launch_bound() -> None:
-    found = gpu_ranks(WorldProfile([report(0, tiny(200, 1.5, 4.5))]), LEAST)[0]
-    assert found.diagnosis.startswith("launch-bound: 200 kernels a call, each of 1.5 µs; gaps between them 70 %")
-    assert "CUDA graph" in found.advice
-    assert not said(report(0, tiny(8, 1.5, 4.5)))[0].startswith("launch-bound")
-    assert not said(report(0, tiny(30, 20.0, 30.0)))[0].startswith("launch-bound")
-    assert not said(report(0, tiny(240, 4.0, 4.0)))[0].startswith("launch-bound")
-
-
-def synced(gap: float) -> list[Work]:
+def synced(gap: float, waits: bool = True) -> RankProfile:
     work: list[Work] = []
     for at in range(5):
         begin = 200.0 * at
-        work += [("kernel", f"k{at}", begin, 190.0 - gap), ("sync", "cudaStreamSynchronize", begin, 195.0 - gap)]
-    return work
-
-
-def test_only_long_gaps_after_synchronisations_are_host_bound() -> None:
-    found = gpu_ranks(WorldProfile([report(0, synced(100.0))]), LEAST)[0]
-    assert found.diagnosis.startswith("host-bound: 5 synchronisations a call, behind which the GPU idles 44 %")
-    assert ".item()" in found.advice
-    assert not said(report(0, synced(5.0)))[0].startswith("host-bound")
-    unsynced = [each for each in synced(100.0) if each[0] != "sync"]
-    assert not said(report(0, unsynced))[0].startswith("host-bound")
+        work.append(("kernel", f"k{at}", begin, 190.0 - gap))
+        work += [("sync", "cudaStreamSynchronize", begin, 195.0 - gap)] * waits
+    return report(0, work)
 
 
 def collective(start: float) -> list[Work]:
     return [("wait", "ncclDevKernel_AllReduce", start, 950.0 - start)]
 
 
-def test_spinning_collective_names_late_rank() -> None:
-    late: list[Work] = [("kernel", "gemm", 20.0, 780.0), *collective(800.0)]
-    found = gpu_ranks(WorldProfile([report(0, collective(50.0)), report(1, late)]), LEAST)
-    assert found[0].diagnosis.startswith("waits for rank 1: its collectives spin 75 % of a call (750 µs)")
-    assert "rank 1 comes late" in found[0].advice
-    assert found[1].diagnosis.startswith("computes: gemm takes 78 %")
-    both = said(report(0, collective(50.0)), report(1, collective(60.0)))
-    assert [each.partition(":")[0] for each in both] == ["exchanges", "exchanges"]
-    starts = (450.0, 451.0)  # half of a call, and less
-    assert [said(report(0, collective(start)))[0].startswith("exchanges") for start in starts] == [True, False]
+def scene(*reports: RankProfile, outside: Outside | None = None, **least: float) -> list[GpuFigures]:
+    return gpu_ranks(WorldProfile(list(reports), outside), msgspec.structs.replace(LEAST, **least))
 
 
-def test_link_peak_is_measured_or_nominal() -> None:
-    row = counted(sent=round(100 * 350e6), received=0)  # 350 GB/s
-    plain = report(0, [("kernel", "push", 0.0, 300.0)])
-    least = msgspec.structs.replace(LEAST, sent=340e6, received=340e6)
-    nominal = said(plain, outside=row, least=least)[0]
-    assert nominal.startswith("at the link: 350 GB/s over NVLink, 73 % of its peak (by the")
-    measured = msgspec.structs.replace(least, link=370e9)
-    assert "95 % of its peak (measured)" in said(plain, outside=row, least=measured)[0]
-    slow = msgspec.structs.replace(least, link=470e9)
-    assert not said(plain, outside=row, least=slow)[0].startswith("at the link")
-    twice = msgspec.structs.replace(least, sent=175e6)
-    assert said(plain, outside=row, least=twice)[0].endswith("moves 2.0x the bytes over it that it must")
-    unknown = counted(sent=round(100 * 350e6), link_peak=None)
-    assert not said(plain, outside=unknown, least=least)[0].startswith("at the link")
+def over_link(gigabytes: float, **more: Any) -> Outside:
+    """Returns counters over the same row, in which the links carried so many GB a second."""
+    return counted(sent=round(100 * gigabytes * 1e6), **more)
 
 
-def test_bytes_over_the_link_that_need_not_be() -> None:
-    plain = report(0, [("kernel", "push", 0.0, 300.0)])
-    row = counted(sent=round(100 * 190e6))  # 190 GB/s, 40 % of the links
-    least = msgspec.structs.replace(LEAST, sent=100e6)
-    assert said(plain, outside=row, least=least) == ["moves 1.9x the bytes over NVLink that it must"]
-    assert "NVLink" not in said(plain, outside=row, least=msgspec.structs.replace(LEAST, sent=180e6))[0]
-    little = counted(sent=round(100 * 20e6))
-    assert "NVLink" not in said(plain, outside=little)[0]  # twice the least bytes, but they take little time
+PLAIN = report(0, [("kernel", "push", 0.0, 300.0)])
+LATE = report(1, [("kernel", "gemm", 20.0, 780.0), *collective(800.0)])
+EVEN: list[Work] = [("kernel", f"k{at}", 250.0 * at, 200.0) for at in range(4)]
+BLIND = RankProfile(0, unseen="torch's profiler did not start: RuntimeError: CUPTI")
+NEEDED = {"sent": 340e6, "received": 340e6}
+SCENES = {
+    "many small kernels": scene(tiny(200, 1.5, 4.5)),
+    "few small kernels": scene(tiny(8, 1.5, 4.5)),
+    "kernels that are not small": scene(tiny(30, 20.0, 30.0)),
+    "small kernels without gaps": scene(tiny(240, 4.0, 4.0)),
+    "long gaps after synchronisations": scene(synced(100.0)),
+    "short gaps after synchronisations": scene(synced(5.0)),
+    "long gaps without synchronisations": scene(synced(100.0, waits=False)),
+    "a late rank": scene(report(0, collective(50.0)), LATE),
+    "collectives without a late rank": scene(report(0, collective(50.0)), report(1, collective(60.0))),
+    "collectives for half of a call": scene(report(0, collective(450.0))),
+    "collectives for less": scene(report(0, collective(451.0))),
+    "at the link's nominal peak": scene(PLAIN, outside=over_link(350), **NEEDED),
+    "at its measured peak": scene(PLAIN, outside=over_link(350), link=370e9, **NEEDED),
+    "not at its measured peak": scene(PLAIN, outside=over_link(350), link=470e9, **NEEDED),
+    "twice the bytes at the link": scene(PLAIN, outside=over_link(350), sent=175e6, received=340e6),
+    "a link of unknown peak": scene(PLAIN, outside=over_link(350, link_peak=None), **NEEDED),
+    "bytes over the link that need not be": scene(PLAIN, outside=over_link(190), sent=100e6),
+    "bytes over the link that must be": scene(PLAIN, outside=over_link(190), sent=180e6),
+    "bytes that take little time": scene(PLAIN, outside=over_link(20)),
+    "at HBM": scene(PLAIN, outside=counted(dram=0.8), local=3.8e9),
+    "too many bytes at HBM": scene(PLAIN, outside=counted(dram=0.8), local=0.7e9),
+    "twice the bytes through HBM": scene(PLAIN, outside=counted(dram=0.5), local=1.3e9),
+    "bytes through HBM that must be": scene(PLAIN, outside=counted(dram=0.5), local=2.3e9),
+    "few bytes through HBM": scene(PLAIN, outside=counted(dram=0.1), local=1.3e9),
+    "bytes through HBM not counted": scene(PLAIN, outside=counted(dram=None)),
+    "an idle GPU": scene(report(0, [("kernel", "a", 600.0, 100.0)])),
+    "a busy GPU": scene(report(0, EVEN)),
+    "nothing seen": scene(RankProfile(0)),
+    "at HBM, without spans": scene(BLIND, outside=counted(dram=0.8)),
+    "without spans": scene(BLIND, outside=counted()),
+}
 
 
-def test_hbm_bound_kernel_may_move_too_much() -> None:
-    plain = report(0, [("kernel", "copy", 0.0, 300.0)])
-    busy = counted(dram=0.8)  # 3.9 GB in 1000 µs
-    needed = msgspec.structs.replace(LEAST, local=3.8e9)
-    (least,) = gpu_ranks(WorldProfile([plain], busy), needed)
-    assert least.diagnosis == "at HBM: 80 % of its bandwidth"
-    assert least.advice.startswith("only fewer bytes help")
-    much = gpu_ranks(WorldProfile([plain], busy), msgspec.structs.replace(LEAST, local=0.7e9))[0]
-    assert much.diagnosis == "at HBM: 80 % of its bandwidth; moves 5.6x the bytes that it must"
-    assert much.advice.startswith("fuse passes")
-    half = msgspec.structs.replace(LEAST, local=1.3e9)
-    twice = said(plain, outside=counted(dram=0.5), least=half)
-    assert twice == ["moves 1.9x the bytes through HBM that it must (50 % of its bandwidth)"]
-    assert "HBM" not in said(plain, outside=counted(dram=0.5), least=msgspec.structs.replace(LEAST, local=2.3e9))[0]
-    assert "HBM" not in said(plain, outside=counted(dram=0.1), least=half)[0]
-    assert "HBM" not in said(plain, outside=counted(dram=None))[0]
-
-
-def test_slow_host_launches_stand_out_alone() -> None:
-    assert said(report(0, [("kernel", "a", 600.0, 100.0)]))[0].startswith("the GPU idles: 90 % of a call")
-    even: list[Work] = [("kernel", f"k{at}", 250.0 * at, 200.0) for at in range(4)]
-    assert said(report(0, even))[0].startswith("nothing stands out: 4 kernels")
-    assert said(RankProfile(0))[0] == "what takes its time was not seen"
+def test_each_rule_speaks_where_it_should(snapshot: object) -> None:
+    told = [f"{name}: {each.diagnosis}  → {each.advice}" for name, ranks in SCENES.items() for each in ranks]
+    assert "\n".join(told) == snapshot
 
 
 def test_without_spans_the_drivers_figures_still_speak() -> None:
-    blind = RankProfile(0, unseen="torch's profiler did not start: RuntimeError: CUPTI")
-    found = gpu_ranks(WorldProfile([blind], counted(dram=0.8)), LEAST)
-    assert found[0].diagnosis.startswith("at HBM: 80 %")
-    assert found[0].row_us == 1_000.0
-    assert said(blind, outside=counted())[0] == "what takes its time was not seen"
-    assert page.unseen_lines(found, [blind]) == ["rank 0: torch's profiler did not start: RuntimeError: CUPTI"]
+    assert SCENES["without spans"][0].row_us == 1_000.0
+    assert page.unseen_lines(SCENES["without spans"], [BLIND]) == [f"rank 0: {BLIND.unseen}"]
 
 
 # --- words, lanes, trace --------------------------------------------------------------------------------------------
