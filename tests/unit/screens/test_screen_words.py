@@ -13,7 +13,6 @@ from textual.geometry import Size
 from arena.machine.finding import MachineFinding
 from arena.records.ranking import Standing, standing_of
 from arena.records.report_text import output_of
-from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
 from sandbox.protocol import events
 from sandbox.protocol.result import Result, Seconds
@@ -26,7 +25,6 @@ from screens.kernel.panes.failure_view import with_marks_in_view
 from screens.kernel.phase_line import PhaseLine, fitting, phase_parts
 from screens.kernel.run_update import lines_of
 from screens.palette import fit
-from screens.sweep import square_words
 from screens.widgets.text_lines import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
@@ -72,18 +70,6 @@ def test_result_never_right_is_not_called_best() -> None:
     often = standing_of(1, [record(f"r{at}", faster=1.5 + at / 100) for at in range(3)])
     assert best_words(problem, often, None, "F8").startswith("your best ▲ 1.51× in 3 runs · ")
     assert best_words(problem, None, None, "F8").startswith("not timed yet · F8: against the house · ")
-
-
-def test_sweep_cell_names_no_speedup_hidden_by_noise() -> None:
-    def words(outcome: str) -> str:
-        mark = CellMark(
-            run_id="", verdict="PASS", outcome=outcome, attempt=1, speedup=1.9, trace_id="", sha256="", one_size_only=False,
-            holds="", seconds=1.0, usd=0.0,
-        )  # fmt: skip
-        return square_words(Square({1: mark}), 1)[0]
-
-    assert words("faster") == "▲ 1.90×"
-    assert words("too noisy") == "~ too noisy"
 
 
 def test_the_keys_of_a_dialog_fit_60_columns() -> None:

@@ -19,7 +19,6 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.json_lines import Follower
 from arena.sweep import journal as journals
-from arena.sweep.grid import SweepGrid, mark_words
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, Unanswered, Written
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
@@ -141,26 +140,6 @@ def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
     found = gather(paths, load_catalogue([]))
     assert [card.player for card in found.cards] == ["agent:s"]
     assert ["link.jsonl: No such file" in left.what for left in found.left_out] == [True]
-
-
-def test_grid_expects_the_rest_at_its_pace() -> None:
-    plan = msgspec.structs.replace(PLAN, attempts=5)
-    grid = SweepGrid()
-    assert grid.total == 0
-    for line in (SweepSession(at=1.0, plan=plan, machines=[HERE], arena="0"), answer(1), answer(2)):
-        grid.apply(line)
-    assert (grid.left_s, grid.total, grid.results) == (None, 5, 0)
-    for at, attempt, verdict in ((3.0, 1, "HARNESS_ERROR"), (5.0, 1, "PASS"), (11.0, 2, "WRONG_RESULT")):
-        grid.apply(msgspec.structs.replace(result(attempt, verdict), at=at))
-    assert (grid.results, grid.passed, grid.usd, grid.last_at) == (2, 1, 1.0, 11.0)
-    assert grid.left_s == pytest.approx(3 * 10 / 3)
-    mark = grid.squares["allreduce", "agent:s"].marks[2]
-    assert mark_words(mark) == "WRONG_RESULT"
-    assert mark_words(msgspec.structs.replace(mark, voided="voided by anna")) == "WRONG_RESULT voided by anna"
-    older = result(1, "PASS")  # of a player that writes no answers
-    grid.apply(msgspec.structs.replace(older, at=4.0, cell=msgspec.structs.replace(older.cell, player="house")))
-    assert (grid.last_at, grid.squares["allreduce", "house"].waiting) == (11.0, 0)
-    assert (grid.squares["allreduce", "agent:s"].written, grid.squares["allreduce", "agent:s"].waiting) == (2, 0)
 
 
 def test_names_of_sweeps(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""A model's work from its start to its end: all that its screen says after every event."""
+"""A model's work and a sweep, from their start to their end: all that their screens say after every event."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,17 @@ from stored_runs import SETTING
 
 from arena.players.trace import Answered, Judged, read_trace, read_trace_header
 from arena.records.run_record import fields_of
+from arena.records.voids import Void, Voids
 from arena.runs.origin import Origin
 from arena.runs.other_sizes import OtherSizesProgress
+from arena.sweep.grid import SweepGrid, mark_words
+from arena.sweep.records import decode_line
 from problems.catalogue import load_catalogue
 from sandbox.protocol import events
 from sandbox.protocol.kernel_files import Kernel
 from screens.model import model_session, words
 from screens.model.model_session import ModelPlan, ModelSession
+from screens.sweep import square_words, standing_words
 
 RECORDINGS = Path(__file__).parents[2] / "ui" / "recordings"
 
@@ -72,4 +77,18 @@ def test_a_models_work_is_told_after_every_event(snapshot, monkeypatch: pytest.M
     tell(f"alone: {session.plan.words}")
     session.state.ended, session.changed = None, True
     tell("stopped")
+    assert "\n".join(told) == snapshot
+
+
+def test_a_sweep_is_told_after_every_line(snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("screens.sweep.time.localtime", time.gmtime)
+    grid = SweepGrid(Voids([Void(at=1.0, note="another\x1b program", by="anna", run="void")]))
+    told = []
+    for line in map(decode_line, (RECORDINGS / "sweep.jsonl").read_bytes().splitlines()):
+        grid.apply(line)
+        told.append(f"--- {type(line).__name__}: {standing_words(grid, grid.last_at + 4.0)}, {grid.left_s} s left")
+        for (slug, player), square in grid.squares.items():
+            marks = "   ".join(map(mark_words, square.marks.values()))
+            told.append(f"{slug} {player}: {square_words(square, 3)} {square.waiting} waiting   {marks}")
+    told += [standing_words(grid, grid.last_at + 900.0), str(square_words(None, 3))]
     assert "\n".join(told) == snapshot
