@@ -182,10 +182,12 @@ def test_contender_of_baseline_becomes_spare_if_possible() -> None:
     pool, setting = machine.pool(), machine.setting()
     world = pool.contenders.take(setting)
     world.processes.pause()
+    world.wires.watch_compiling(print)
     pool.contenders.keep()
     assert pool.contenders.spares == [world]
     assert not world.processes.paused
     assert pool.contenders.contender is None
+    assert machine.ranks(world)._watch is None  # nobody hears of it as of the run's kernel
     pool.contenders.keep()
     assert pool.contenders.take(setting) is world
     machine.ranks(world).kernel = MadeKernel(excess="too much")

@@ -8,7 +8,7 @@ from made_machine import MadeCpu, MadeGpu, MadeMachine, Pool
 
 from sandbox.machine.devices.kind import DISTINCT_SECONDS
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel
+from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel, Reveal
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
@@ -32,10 +32,15 @@ def test_stage_keeps_measured_slots_and_limits() -> None:
     assert len(machine.started["baseline"]) == 1
 
 
-def test_fullest_device_limits_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, rooms = MadeMachine(), itertools.cycle([3, 1])
-    monkeypatch.setattr(MadeOracle, "references", property(lambda _: next(rooms)))
-    assert machine.pool().oracle.prepare(machine.setting()).most_references == 1
+def test_neediest_rank_decides_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, small, large = MadeMachine(), 1 << 10, 1 << 11
+    by_rank = {"references": [3, 1], "seconds": [1e-3, 2e-3], "sealed": [True, False], "varies": [False, True]}
+    for name, found in (by_rank | {"in_bytes": [small, large], "out_bytes": [small, large]}).items():
+        each = itertools.cycle(found)
+        monkeypatch.setattr(MadeOracle, name, property(lambda _, each=each: next(each)))
+    prepared = machine.pool().oracle.prepare(machine.setting())
+    assert (prepared.most_references, prepared.call_seconds, prepared.varies) == (1, 2e-3, True)
+    assert (prepared.layout.in_bytes, prepared.layout.out_bytes, prepared.layout.sealed) == (large, large, False)
 
 
 def test_unsealed_arenas_are_smaller_where_kind_says_so() -> None:
@@ -133,15 +138,18 @@ def test_references_call_on_new_inputs_until_level(sealed: bool, times: list[flo
     machine.oracle.in_bytes = machine.oracle.out_bytes = MadeGpu.unsealed_arena_bytes // 20
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
+    ran = 1
     for world in pool.references.take(stage, setting, 2):
         assert world.state is State.ARMED
         chosen = [order for order in machine.ranks(world).orders if isinstance(order, ChooseBatch)]
         assert (chosen[0].count, chosen[0].warm) == (1, 50)
         assert all(order.warm == 0 and order.count <= stage.layout.slots for order in chosen[1:])
         assert sum(order.count for order in chosen[1:]) == stage.distinct_calls == made * LEVEL_CALLS
+        ran += len(chosen) - 1
     orders = machine.ranks(stage.world).orders
     last = [order for order in orders if isinstance(order, CompareOutputs)][-1]
     assert (last.slots, last.side) == ([], REFERENCE)  # the outputs are poisoned again
+    assert sum(isinstance(order, Reveal) for order in orders) == ran  # a world may have changed its inputs in place
 
 
 @pytest.mark.parametrize("idle", [False, True])

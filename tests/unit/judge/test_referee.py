@@ -67,6 +67,11 @@ def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -
     judged = result(found)
     assert (judged.verdict, judged.outcome, judged.jail) == (Verdict.PASS, "faster", JAIL.name)
     assert judged.labels == ["library calls only"]
+    referee.pipe.begin_run("2")
+    for world in machine.started["spare"]:  # the last one runs no kernel yet
+        referee.contenders.contender = machine.started["spare"][0]
+        referee.hear(world, 0, world.state.value)
+    assert [event.text for event in told() if isinstance(event, events.Log)] == ["dead"]
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(found))
 
 
@@ -191,15 +196,6 @@ def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
     assert not second.processes.paused
 
 
-def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
-    machine.referee().judge(machine.run(rounds=6, versus=events.Contender("rival.py", "# rival.py\n")))
-    found = told()
-    assert (result(found).verdict, result(found).rival.verdict) == (Verdict.PASS, Verdict.CRASH)
-    starts = [event.role for event in found if isinstance(event, events.WorldChanged) and event.state == "starting"]
-    assert starts[:4] == ["baseline", "spare", "spare", "reference"]  # correctness needs the first three
-
-
 @pytest.mark.parametrize(
     ("order", "after", "phase"), [(Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")]
 )
@@ -271,17 +267,6 @@ def test_worlds_that_kernel_left_no_memory_are_replaced(role: str, told: Callabl
     referee = machine.referee()
     verdicts = [judged_by(referee, machine, told).verdict for _ in range(2)]
     assert verdicts == [Verdict.OUT_OF_MEMORY, Verdict.PASS]
-
-
-def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:
-    machine = MadeMachine(kernel=MadeKernel(without_core=0.95, faults=[Fault(Kind.GO)]))
-    machine.outside_share = 0.95
-    referee = machine.referee()
-    referee.await_all.outside = machine.outside
-    judged = judged_by(referee, machine, told)
-    assert judged.verdict is Verdict.HARNESS_ERROR
-    assert judged.detail.startswith("check: this machine is too busy: other programs use nearly all of its cores")
-    assert judged.detail.endswith("nothing about the kernel. Run it again when fewer programs run on this machine.")
 
 
 @pytest.mark.parametrize(
@@ -365,6 +350,10 @@ def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[An
     referee.pipe.hear(events.Cancel(run_id="1"))
     assert not referee.pipe.commands
     assert [event.phase for event in told() if isinstance(event, events.Cancelled)] == ["waiting"]
+    referee.pipe.begin_run("3")
+    for run_id in "32":
+        referee.pipe.hear(events.Cancel(run_id=run_id))
+    assert referee.pipe.cancelled
 
 
 def test_no_world_starts_after_engine_hangs_up() -> None:
@@ -400,6 +389,7 @@ def test_longer_measuring_sharpens_results_until_its_end(told: Callable[[], list
     judged = judged_in(found)
     assert len(judged) >= 3
     assert result(found) == judged[-1].result
+    assert any(isinstance(event, events.WorldOffsets) for event in found)
     first, last = (each.result.speedup.call for each in (judged[0], judged[-1]))
     assert half_width(last) < 0.8 * half_width(first)
     assert judged[-1].result.rounds > judged[0].result.rounds
@@ -436,6 +426,7 @@ def test_kernel_wrong_in_longer_measuring_has_failed(told: Callable[[], list[Any
     found = told()
     assert judged_in(found)[0].result.verdict is Verdict.PASS
     assert result(found).verdict is Verdict.WRONG_RESULT
+    assert not any(isinstance(event, events.WorldOffsets) for event in found)  # it may have disturbed the baseline
 
 
 # --- the lease of the devices --------------------------------------------------------------------------------
@@ -489,6 +480,19 @@ def test_lease_that_is_never_free_is_harness_error(
     machine.referee().judge(msgspec.structs.replace(machine.run(rounds=6), urgency=urgency))
     assert f"waited {seconds} s for another arena" in result(told()).detail
     contended.close()
+
+
+def test_a_sweep_stops_before_people_time(contended: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, order = MadeMachine("made-gpu"), []
+    referee = machine.referee()
+    with referee.leased(machine.setting(), Urgency.SWEEP):
+        monkeypatch.setattr(referee.lease, "is_wanted", lambda: True)
+        monkeypatch.setattr(referee.lease, "give_way", lambda: order.append(contended.take()))
+        machine.clock.after(30.0, contended.close)
+        referee.lease._unlock()
+        waited = referee.give_way(machine.setting(), lambda: order.append("stopped"))
+    assert order == ["stopped", True]
+    assert waited == pytest.approx(30.0, abs=1.0)  # which is none of its own
 
 
 # --- other commands ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.referee.labels import BASELINE, FALLBACK, LIBRARY, labels
+from sandbox.referee.labels import BASELINE, FALLBACK, LIBRARY, backends_of, labels
 
 KERNELS = Path(__file__).resolve().parents[2] / "attacks" / "kernels"
 
@@ -63,6 +63,11 @@ DEFINED = "def total(x):\n        return torch.sum(x)"
 )
 def test_fallback_is_handler_that_can_replace_result(text: str, falls_back: bool) -> None:
     assert (FALLBACK in labels(Kernel(text))) is falls_back
+
+
+def test_only_certain_imports_need_a_backend() -> None:
+    kernel = Kernel("import torch\nif torch.cuda.is_available():\n    from sandbox.kit import nccl\n")
+    assert (backends_of(kernel), len(backends_of(kernel, anywhere=True))) == ([], 1)
 
 
 def test_no_text_is_too_strange() -> None:

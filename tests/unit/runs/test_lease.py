@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import psutil
 import pytest
 from waiting import eventually
 
@@ -25,7 +27,7 @@ def setting(world: int, device: str) -> Setting:
 
 
 def test_devices_are_leased_once_and_never_in_part(tmp_path: Path) -> None:
-    first, second, third = (Lease(names, tmp_path) for names in (["gpu-0", "gpu-1"], ["gpu-2", "gpu-1"], ["gpu-2"]))
+    first, second, third = (Lease(names, tmp_path) for names in (["gpu-1", "gpu-2"], ["gpu-1", "gpu-0"], ["gpu-0"]))
     assert first.take()
     assert not second.take()
     assert third.take()
@@ -33,6 +35,7 @@ def test_devices_are_leased_once_and_never_in_part(tmp_path: Path) -> None:
     third.close()
     assert second.take()
     second.close()
+    assert not os.listdir(tmp_path / f"pkb-arena-notes-{os.getuid()}")
 
 
 BECOME = """
@@ -154,6 +157,8 @@ def test_only_an_idle_holders_lock_is_passed_by(
         found += [now] * mine.pass_by_idle()
     assert found == passed
     assert mine.passed.startswith(f"process {other.process.pid} of " if passed else "")
+    monkeypatch.setattr(mine, "_holders", lambda: {other.process.pid, os.getpid()})
+    assert not mine.pass_by_idle()  # the second one was not watched yet
 
 
 BAD_NOTES = {
@@ -198,10 +203,15 @@ def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path, other: in
         make(notes / number)
         assert not mine.is_wanted()
         (notes / number).unlink()
-    began = lease._began(other)
-    for since, counts in ((began - 50, True), (began - 70, False)):  # the second: of an earlier process
-        (notes / number).write_bytes(b'{"devices": ["cores"], "urgency": 0, "since": %f}' % since)
-        assert mine.is_wanted() is counts
+    began = psutil.Process(other).create_time()
+    for since, urgency, counts in ((began - 70, 0, False), (began - 50, 1, False), (began - 50, 0, True)):
+        (notes / number).write_bytes(b'{"devices": ["cores"], "urgency": %d, "since": %f}' % (urgency, since))
+        assert mine.is_wanted() is counts  # the first is of an earlier process
+    with patch.object(lease, "_uid_of", {other: STRANGER}.get):
+        assert not mine.is_wanted()
+    if os.getuid() == 0:
+        os.chown(notes, STRANGER, STRANGER)
+        assert not mine.is_wanted()
 
 
 def test_notes_of_one_user_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,6 @@ NOISY = Interval(1.0, 0.6, 1.7)
 
 
 @pytest.mark.parametrize(
-    ("call", "device", "word", "clock"),
-    [(NOISY, FASTER, "faster", "device"), (Interval(1.05, 0.7, 1.6), SLOWER, "slower", "device"), (None, None, "", "")],
-)
-def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, clock):
-    told = conclude(call, device)
-    assert (told.outcome, told.clock) == (word, clock)
-
-
-@pytest.mark.parametrize(
     ("call", "device", "sentence"),
     [
         (NOISY, EVEN, "same speed by device time 1.00× [0.98, 1.02], detects 3 %; end-to-end time too noisy"),

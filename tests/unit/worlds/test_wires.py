@@ -5,6 +5,7 @@ import fcntl
 import os
 import select
 import signal
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -118,11 +119,11 @@ def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> 
 
 def test_compiling_counts_while_it_lasts(clock: SimpleNamespace) -> None:
     with wires_of() as (wires, theirs):
-        for kind in (Kind.COMPILING, Kind.COMPILED):
+        for kind, seconds in ((Kind.COMPILING, 3.0), (Kind.COMPILED, 3.0), (Kind.COMPILING, 6.0), (Kind.COMPILED, 6.0)):
             theirs.ranks[0].sendall(frames.encode(kind))
             theirs.serve()
             clock.now += 3.0
-            assert wires.compile_seconds == 3.0
+            assert wires.compile_seconds == seconds
 
 
 def test_unheard_ranks_wait_with_frames_and_prints() -> None:
@@ -160,6 +161,20 @@ def test_packets_of_prints_are_read_together() -> None:
             os.dup2(other.fileno(), theirs.pipes[0])  # closes the pipe
         theirs.serve()
         assert theirs.printed == ["x" * 10]
+
+
+def test_endless_prints_and_descriptors_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_wire, "OUTPUT_FATAL", 5)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    with wires_of() as (wires, theirs), open(read, "rb", buffering=0) as pipe:
+        socket.send_fds(theirs.ranks[0], [frames.encode(Kind.DONE)], [write])
+        os.close(write)
+        for failure in (None, ("FLOOD", 0, 0)):
+            os.write(theirs.pipes[0], b"abc")
+            theirs.serve()
+            assert failure is None or failure_of(wires) == failure
+        assert pipe.read() == b""  # nobody can write to it
 
 
 @pytest.mark.parametrize("peer_answers", [True, False])
