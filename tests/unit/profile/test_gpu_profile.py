@@ -114,6 +114,7 @@ def over_link(gigabytes: float, **more: Any) -> Outside:
 PLAIN = report(0, [("kernel", "push", 0.0, 300.0)])
 LATE = report(1, [("kernel", "gemm", 20.0, 780.0), *collective(800.0)])
 EVEN: list[Work] = [("kernel", f"k{at}", 250.0 * at, 200.0) for at in range(4)]
+ONCE: list[Work] = [("kernel", "a", 0.0, 90.0), ("sync", "s", 0.0, 95.0), ("kernel", "b", 600.0, 300.0)]
 BLIND = RankProfile(0, unseen="torch's profiler did not start: RuntimeError: CUPTI")
 NEEDED = {"sent": 340e6, "received": 340e6}
 SCENES = {
@@ -122,9 +123,11 @@ SCENES = {
     "kernels that are not small": scene(tiny(30, 20.0, 30.0)),
     "small kernels without gaps": scene(tiny(240, 4.0, 4.0)),
     "long gaps after synchronisations": scene(synced(100.0)),
+    "a long gap after one synchronisation": scene(report(0, ONCE)),
     "short gaps after synchronisations": scene(synced(5.0)),
     "long gaps without synchronisations": scene(synced(100.0, waits=False)),
     "a late rank": scene(report(0, collective(50.0)), LATE),
+    "a rank that is less late": scene(report(0, collective(50.0)), report(1, collective(349.0))),
     "collectives without a late rank": scene(report(0, collective(50.0)), report(1, collective(60.0))),
     "collectives for half of a call": scene(report(0, collective(450.0))),
     "collectives for less": scene(report(0, collective(451.0))),

@@ -33,43 +33,28 @@ def rank(number: int, *calls: Inner) -> RankProfile:
     return RankProfile(number, spans)
 
 
-def said(*reports: RankProfile) -> list[str]:
-    return [each.diagnosis.partition(":")[0] for each in figures(reports)]
-
-
-def test_rank_that_waits_names_one_that_comes_late() -> None:
-    early: Inner = [("wait", "all_reduce", 50.0, 900.0)]
-    late: Inner = [("op", "aten::mm", 0.0, 850.0), ("wait", "all_reduce", 860.0, 90.0)]
-    found = figures([rank(0, early, early, early), rank(1, late, late, late)])
-    assert found[0].diagnosis.startswith("waits for rank 1: 81 % of a call (810 µs)")
-    assert found[1].diagnosis.startswith("computes: aten::mm takes 85 %")
-    assert (found[0].late_rank, found[1].late_us) == (1, 0.0)
-
-
 MIXED = [("op", f"aten::{name}", 350.0 + 120.0 * at, 120.0) for at, name in enumerate("abc")]
 WORKS: Inner = [("op", "aten::mm", 0.0, 900.0)]
+ARRIVES: Inner = [("wait", "all_reduce", 50.0, 900.0)]
+COMES: Inner = [("op", "aten::mm", 0.0, 850.0), ("wait", "all_reduce", 860.0, 90.0)]
+SCENES = {
+    "a late rank": [rank(0, ARRIVES, ARRIVES, ARRIVES), rank(1, COMES, COMES, COMES)],
+    "a rank that is less late": [rank(0, ARRIVES), rank(1, [("wait", "all_reduce", 200.0, 750.0)])],
+    "collectives": [rank(number, [("wait", "all_gather", 100.0, 700.0)]) for number in (0, 1)],
+    "small operations": [rank(0, [("op", "aten::add", 40.0 * at, 10.0) for at in range(25)])],
+    "one short operation": [rank(0, [("op", "aten::add", 0.0, 100.0)])],
+    "one operation just long enough": [rank(0, [("op", "aten::mm", 0.0, 1_000.0 * BUSY)])],
+    "a little of each": [rank(number, [("wait", "all_reduce", 0.0, 350.0), *MIXED]) for number in (0, 1)],
+    "a call that was disturbed": [rank(0, WORKS, [("wait", "all_reduce", 0.0, 990.0)], WORKS)],
+    "other collectives": [rank(0, [("wait", "all_reduce", 0.0, 900.0)]), rank(1, [("wait", "barrier", 890.0, 10.0)])],
+    "no call": [RankProfile(0), RankProfile(1)],
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "ranks", "calls"),
-    [
-        ("exchanges", 2, [[("wait", "all_gather", 100.0, 700.0)]]),
-        ("many small operations", 1, [[("op", "aten::add", 40.0 * at, 10.0) for at in range(25)]]),
-        ("outside torch", 1, [[("op", "aten::add", 0.0, 100.0)]]),
-        ("computes", 1, [[("op", "aten::mm", 0.0, 1_000.0 * BUSY)]]),
-        ("nothing stands out", 2, [[("wait", "all_reduce", 0.0, 350.0), *MIXED]]),
-        ("computes", 1, [WORKS, [("wait", "all_reduce", 0.0, 990.0)], WORKS]),  # one call was disturbed
-    ],
-)
-def test_what_ranks_mostly_do_is_said(words: str, ranks: int, calls: list[Inner]) -> None:
-    assert said(*(rank(number, *calls) for number in range(ranks))) == [words] * ranks
-
-
-def test_ranks_whose_collectives_differ_wait_for_nobody() -> None:
-    one = rank(0, [("wait", "all_reduce", 0.0, 900.0)])
-    other = rank(1, [("wait", "barrier", 890.0, 10.0)])
-    assert figures([one, other])[0].late_rank is None
-    assert said(RankProfile(0), RankProfile(1)) == ["no call was seen"] * 2
+def test_what_ranks_mostly_do_is_said(snapshot: object) -> None:
+    found = [(name, each) for name, reports in SCENES.items() for each in figures(reports)]
+    told = [f"{name}: {each.diagnosis} (late: {each.late_rank}, {each.late_us:.0f} µs)" for name, each in found]
+    assert "\n".join(told) == snapshot
 
 
 def test_lanes_have_same_ends_and_trace_its_rows() -> None:
