@@ -102,8 +102,8 @@ def collective(start: float) -> list[Work]:
     return [("wait", "ncclDevKernel_AllReduce", start, 950.0 - start)]
 
 
-def scene(*reports: RankProfile, outside: Outside | None = None, **least: float) -> list[GpuFigures]:
-    return gpu_ranks(WorldProfile(list(reports), outside), msgspec.structs.replace(LEAST, **least))
+def scene(*reports: RankProfile, outside: Outside | None = None, **least: float) -> tuple[WorldProfile, Least]:
+    return WorldProfile(list(reports), outside), msgspec.structs.replace(LEAST, **least)
 
 
 def over_link(gigabytes: float, **more: Any) -> Outside:
@@ -154,13 +154,14 @@ SCENES = {
 
 
 def test_each_rule_speaks_where_it_should(snapshot: object) -> None:
-    told = [f"{name}: {each.diagnosis}  → {each.advice}" for name, ranks in SCENES.items() for each in ranks]
+    told = [f"{name}: {each.diagnosis}  → {each.advice}" for name, seen in SCENES.items() for each in gpu_ranks(*seen)]
     assert "\n".join(told) == snapshot
 
 
 def test_without_spans_the_drivers_figures_still_speak() -> None:
-    assert SCENES["without spans"][0].row_us == 1_000.0
-    assert page.unseen_lines(SCENES["without spans"], [BLIND]) == [f"rank 0: {BLIND.unseen}"]
+    found = gpu_ranks(*SCENES["without spans"])
+    assert found[0].row_us == 1_000.0
+    assert page.unseen_lines(found, [BLIND]) == [f"rank 0: {BLIND.unseen}"]
 
 
 # --- words, lanes, trace --------------------------------------------------------------------------------------------
