@@ -62,14 +62,18 @@ VIRTUAL_CORES = Noise(
 QUIET_DEVICE = Noise("device, quiet", "device", 20, jitter=0.0015, bursts=0.005, burst=0.02, second=0.0005)
 QUIET = Noise("call, quiet", "call", 25, jitter=0.02, bursts=0.01, drift=0.005, second=0.01)
 CONTENTION = Noise("call, contention", "call", 20, jitter=0.035, contention=0.25)
+HEAVY = tuple(Noise(f"call, pairs +-{jitter * 140:.0f} %", "call", 20, jitter=jitter) for jitter in (0.3, 0.5, 0.8))
+"""Machines so busy that hardly two batches take the same time."""
 MADE = (
     QUIET,
     CONTENTION,
     Noise("call, spinner", "call", 20, jitter=0.03, bursts=0.03, slow_cores=0.15, drift=0.01, second=0.01),
     VIRTUAL_CORES,
+    Noise("call, two speeds", "call", 20, jitter=0.05, slow_cores=0.5, dwell=(0.05, 5.0), ranks=1, cores=4),
     Noise("call, few pairs", "call", 10, jitter=0.06, bursts=0.1, slow_cores=0.4, second=0.02, correlated=0.03),
     Noise("call, correlated", "call", 20, jitter=0.03, bursts=0.05, drift=0.01, correlated=0.05),
     Noise("call, loaded", "call", 15, jitter=0.15, bursts=0.2, burst=0.6, drift=0.05, correlated=0.05),
+    *HEAVY,
     QUIET_DEVICE,
     Noise("device, rough", "device", 15, jitter=0.008, bursts=0.02, burst=0.1, correlated=0.002, second=0.003),
 )

@@ -118,8 +118,8 @@ def interval(
     evidence: Floats | None,
 ) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high) as in `Looks`. which: [pairs] the reference of each. evidence: of worlds beside the pairs."""
-    kept = random_effects.undisturbed(baseline, contender)
-    found = random_effects.fit(baseline - contender, which, first, kept=kept)
+    kept, chance = random_effects.undisturbed(baseline, contender)
+    found = random_effects.fit(baseline - contender, which, first, kept=kept, chance=chance)
     few = kept.sum(axis=1) < FEWEST
     fitted, ranked = random_effects.predict(found, mass, 0.0, evidence), random_effects.by_ranks(baseline - contender)
     middle, low, high = (np.where(few, rank, fit) for rank, fit in zip(ranked, fitted, strict=True))

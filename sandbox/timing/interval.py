@@ -98,8 +98,8 @@ def speedup(
 
     from sandbox.timing import random_effects
 
-    kept = random_effects.undisturbed(
-        _logs(pair.baseline_us for pair in sound), _logs(pair.contender_us for pair in sound)
+    kept, chance = random_effects.undisturbed(
+        _logs(pair.baseline_us for pair in sound), _logs(pair.contender_us for pair in sound), count
     )
     if (left := turns_of([pair for pair, keep in zip(sound, kept[0], strict=True) if keep])) < FEWEST:
         why = f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
@@ -110,6 +110,7 @@ def speedup(
         np.array([[pair.baseline_first for pair in sound]], np.bool_),
         np.array(_turns(sound), np.int64),
         kept,
+        chance,
     )
     mass = np.array([history or no_history()])
     why = "the times of neighbouring batches differ too much"

@@ -25,6 +25,8 @@ MOST_SHARE, APART, FEW_APART = 0.75, 3.0, 8
 """It is slow as well if it lies so many times the width of the narrowest 75 % of its side's batches above them: 8
 standard deviations of normal noise, and twice as many with so few batches. On H200 one NCCL call in a hundred takes 0.7 ms
 longer, which is 6 % of a batch."""
+MOVED = 1.5
+"""Standard deviations by which a side's quartile is moved, to see how much the pairs that are kept depend on it."""
 OWN_SLOW = 2.33
 """Normal deviate (one-sided, 1 %) above which the slow batches of the contender are more than chance explains."""
 HUBER = 1.345
@@ -75,7 +77,7 @@ class Fit:
     freedom: Floats
     """[runs] degrees of freedom of the noise variance."""
     common: Floats
-    """[runs] variance that all locations share, from the contender's batches that several pairs share."""
+    """[runs] variance that all locations share, from the contender's batches that several pairs share, and from setting aside."""
 
     @property
     def evidence(self) -> Floats:
@@ -96,11 +98,11 @@ class Fit:
 # --- pairs with a slow batch -----------------------------------------------------------------------------------------------
 
 
-def undisturbed(references: Floats, contender: Floats) -> Flags:
-    """[runs, pairs] whether a pair is kept: neither of its batches is slow.
+def undisturbed(references: Floats, contender: Floats, turns: int = 0) -> tuple[Flags, Floats]:
+    """[runs, pairs] whether a pair is kept: neither of its batches is slow. [runs] variance of the kept ratios' mean by chance.
 
     Slow batches are the kernel's own if the contender has more of them than chance explains. Then they count.
-    references, contender: [runs, pairs] log times.
+    references, contender: [runs, pairs] log times.  turns: number of the contender's batches; 0: one for each pair.
     """
     kept: Flags = np.ones(references.shape, np.bool_)
     own = np.zeros((len(references), 1), np.bool_)
@@ -110,12 +112,28 @@ def undisturbed(references: Floats, contender: Floats) -> Flags:
         share = np.clip((slow[0] + slow[1]) / (2 * count), 1e-9, 1 - 1e-9)
         own |= ((slow[1] - slow[0]) / np.sqrt(2 * count * share * (1 - share)) > OWN_SLOW)[:, None]
         kept &= (quick[0] & quick[1]) | own
-    return kept
+    chance = _chance(references, contender, turns or count) + _chance(contender, references, turns or count)
+    return kept, np.where(kept.all(axis=1), 0.0, chance)
 
 
-def _quick(times: Floats) -> Flags:
+def _chance(moved: Floats, other: Floats, batches: int) -> Floats:
+    """[runs] variance of the kept log ratios' mean from the chance of one side's quartile, by moving it.
+
+    It shifts the limit, and all ratios near it with it: in heavy noise more than the ratios' own scatter shows. Where slow
+    batches stand apart, no batch is near the limit.
+    """
+    spread = MOVED * math.sqrt(LOW_QUANTILE * (1 - LOW_QUANTILE) / batches)
+    means = []
+    for share in (max(0.0, LOW_QUANTILE - spread), LOW_QUANTILE + spread):
+        kept = _quick(moved, share) & _quick(other)
+        means.append(((moved - other) * kept).sum(axis=1) / np.maximum(kept.sum(axis=1), 1))
+    variance: Floats = ((means[1] - means[0]) / (2 * MOVED)) ** 2
+    return variance
+
+
+def _quick(times: Floats, share: float = LOW_QUANTILE) -> Flags:
     """[runs, batches] whether a batch is not much slower than the quick ones of its side."""
-    return times <= np.quantile(times, LOW_QUANTILE, axis=1, keepdims=True) + math.log(SLOW)
+    return times <= np.quantile(times, share, axis=1, keepdims=True) + math.log(SLOW)
 
 
 def _near(times: Floats) -> Flags:
@@ -133,7 +151,12 @@ def _near(times: Floats) -> Flags:
 
 
 def fit(
-    ratios: Floats, references: Indices, first: Flags, turns: Indices | None = None, kept: Flags | None = None
+    ratios: Floats,
+    references: Indices,
+    first: Flags,
+    turns: Indices | None = None,
+    kept: Flags | None = None,
+    chance: Floats | float = 0.0,
 ) -> Fit:
     """Fits log ratios in the order they were measured.
 
@@ -143,6 +166,7 @@ def fit(
         first: [runs, pairs] whether the reference world ran first.
         turns: [pairs] index of the contender's batch, which pairs may share; None: each pair has its own.
         kept: [runs, pairs] pairs that count; None: all.
+        chance: [runs] variance that all locations share from the choice of these pairs.
     """
     kept = np.ones(ratios.shape, np.bool_) if kept is None else kept
     worlds, column = np.unique(references, return_inverse=True)
@@ -176,7 +200,7 @@ def fit(
         common = np.zeros(len(ratios))
     known = (each > 0) & (count >= FEWEST)[:, None]
     variances = np.where(known, per_pair[:, None] / np.maximum(each, 1), UNKNOWN)
-    return Fit(locations, variances, freedom.astype(float), common)
+    return Fit(locations, variances, freedom.astype(float), common + chance)
 
 
 def _of_turns(

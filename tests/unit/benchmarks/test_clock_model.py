@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.clock_model.noise import CONTENTION, MODELS, QUIET
+from benchmarks.clock_model.noise import CONTENTION, HEAVY, MODELS, QUIET
 from benchmarks.clock_model.table import conclude, differences, either_clock, histories, identical
 
 RUNS = 150
@@ -26,7 +26,8 @@ def test_identical_code_is_called_in_one_percent(noises):
 def test_known_differences_are_inside_and_called(noises):
     rows = list(differences(RUNS, noises))
     assert conclude(rows).sound, [row for row in rows if row.fault]
-    assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5)
+    heavy = {noise.name for noise in HEAVY}
+    assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5 and row.noise not in heavy)
     assert all(row.called >= 0.98 for row in rows if row.difference == 9.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.timing import random_effects
 from sandbox.timing.clocks import Clock
-from sandbox.timing.interval import Pair, half_width, learned, outcome, speedup
+from sandbox.timing.interval import WIDEST, Pair, half_width, learned, outcome, speedup
 
 RUNS = 4000
 
@@ -52,7 +52,7 @@ def test_pairs_with_slowed_batch_are_set_aside(sigma, factor):
     chance = np.random.default_rng(1)
     references += (chance.random(references.shape) < 0.15) * math.log(factor)
     contender += (chance.random(references.shape) < 0.15) * math.log(factor)
-    kept = random_effects.undisturbed(references, contender)
+    kept, _ = random_effects.undisturbed(references, contender)
     assert 0.6 < kept.mean() < 0.88
     quiet = random_effects.fit(references - contender, which, first, kept=kept)
     loud = random_effects.fit(references - contender, which, first)
@@ -63,18 +63,37 @@ def test_pairs_with_slowed_batch_are_set_aside(sigma, factor):
 def test_slow_batches_of_the_contender_alone_count(sigma, factor):
     references, contender, _, _ = made(24, sigma)
     contender += (np.random.default_rng(1).random(contender.shape) < 0.4) * math.log(factor)
-    assert random_effects.undisturbed(references, contender).all(axis=1).mean() > 0.9
+    assert random_effects.undisturbed(references, contender)[0].all(axis=1).mean() > 0.9
 
 
 def test_identical_code_slowing_slow_batches_gains_little():
     references, contender, which, first = made(48, 0.05, tau=0.003)
     np.put_along_axis(contender, np.argsort(contender)[:, -5:], 9.0, axis=1)
-    kept = random_effects.undisturbed(references, contender)
+    kept, _ = random_effects.undisturbed(references, contender)
     assert np.median(kept.sum(axis=1)) == 48 - 5
     found = random_effects.fit(references - contender, which, first, kept=kept)
     history = np.where(np.abs(np.log(random_effects.GRID / 0.003)) < 0.4, 0.0, -20.0)
     _, low, _ = random_effects.predict(found, np.tile(history, (RUNS, 1)))
     assert (low > 0).mean() < 0.002
+
+
+@pytest.mark.parametrize("pairs", [24, 32, 64])
+def test_identical_code_is_seldom_called_in_heavy_noise(pairs):
+    references, contender, which, first = made(pairs, 1.2)
+    kept, chance = random_effects.undisturbed(references, contender)
+    assert kept.mean() < 0.3
+    found = random_effects.fit(references - contender, which, first, kept=kept, chance=chance)
+    _, low, high = random_effects.predict(found, random_effects.no_history(RUNS))
+    assert (((low > 0) | (high < 0)) & (high - low < math.log(WIDEST))).mean() <= 0.004
+
+
+@pytest.mark.parametrize(("sigma", "factor"), [(0.02, 8.0), (0.05, 3.0)])
+def test_slow_batches_that_stand_apart_are_no_chance(sigma, factor):
+    references, contender, _, _ = made(24, sigma)
+    slow = np.random.default_rng(1).random((2, RUNS, 24)) < 0.15
+    kept, chance = random_effects.undisturbed(*(np.stack([references, contender]) + slow * math.log(factor)))
+    assert 0.6 < kept.mean() < 0.85
+    assert (chance == 0).mean() > 0.99
 
 
 def test_mostly_slow_kernel_is_not_called_faster():
