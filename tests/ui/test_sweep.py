@@ -108,11 +108,14 @@ async def test_cell_is_replayed_from_journal_of_its_run(
         await pilot.press("c")
         await until(pilot, lambda: "×" in screen_text(app) and "house   PASS" in screen_text(app))
         await go_to(pilot, "KERNEL_TEXT", "enter")
-        await until(pilot, lambda: all(words in screen_text(app) for words in ("✓ PASS", "✓ check", "round")))
+        await until(
+            pilot, lambda: all(words in screen_text(app) for words in ("✓ PASS", "✓ check", "round", "off by one"))
+        )
         app.screen.action_turn(1)  # to the only attempt
         app.screen._pace = 0.0
         await pilot.press("home")
         await until(pilot, lambda: "▸ replaying" in screen_text(app) and "next attempt" not in screen_text(app))
+        assert "off by one" not in screen_text(app)  # which only the end tells
         await go_to(pilot, SweepScreen, "escape")
 
 

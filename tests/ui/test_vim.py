@@ -20,12 +20,13 @@ async def test_vim_undoes_and_redoes_one_command_each(editing) -> None:
         pilot.app.vim_keys = True
         editor.open_saved(CODE)
         texts = [CODE]
-        for keys in ([*"jccx = (", "enter", "1", "enter", "backspace", ")"], "kdd", "x", "iuv", "2x", "Aw"):
+        lines = ["backspace", *"jccx = (", "enter", "1", "enter", "backspace", ")"]  # the first moves the cursor alone
+        for keys in ("x", "2x", "iuv", lines, "kdd", "Aw"):
             await pilot.press(*keys)
             assert editor.mode == ("INSERT" if keys[-1] in ")vw" else "NORMAL")
             editor.leave()
             texts.append(editor.text)
-        assert texts[1] == "def f(a):\n    x = (\n        1\n    )\n"
+        assert texts[4] == "uv f(a):\n    x = (\n        1\n    )\n"
         assert len(set(texts)) == len(texts)
         for key, course in ("u", texts[-2::-1]), ("ctrl+r", texts[1:]):
             for text in course:

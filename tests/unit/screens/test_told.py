@@ -47,10 +47,10 @@ def test_a_models_work_is_told_after_every_event(snapshot, monkeypatch: pytest.M
         before = set(said)
 
     tell("start")
-    for event in read_trace(RECORDINGS / "model.jsonl"):
-        clock.monotonic = lambda: 1.0
+    for number, event in enumerate(read_trace(RECORDINGS / "model.jsonl")):
+        clock.monotonic = lambda heard=100.0 * number: heard
         session.hear(event)
-        clock.monotonic = lambda: 4.0
+        clock.monotonic = lambda told=100.0 * number + 3.0: told
         tell(type(event).__name__)
         if isinstance(event, Answered) and event.source:
             for line in (RECORDINGS / "told.jsonl").read_bytes().splitlines():

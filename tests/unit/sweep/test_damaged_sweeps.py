@@ -127,6 +127,8 @@ def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
     damaged.unlink()
     damaged.symlink_to("nowhere")
     assert journals.plan_to_go_on(paths, "") == ("older", PLAN)
+    with pytest.raises(UsageError, match="no sweep 'oldest'"):  # not the newest one instead
+        journals.plan_to_go_on(paths, "oldest")
     assert journals.same_plan(paths, PLAN) == "older"
     assert [path.name for path in journals.journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
     for path, stays in ((older, True), (paths.sweeps / "new.jsonl", False)):
