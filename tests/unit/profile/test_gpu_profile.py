@@ -8,7 +8,7 @@ import pytest
 
 from arena.cli.profile import _print, lane
 from arena.profile import report as page
-from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, diagnosis, gpu_figures, gpu_ranks, short_name
+from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, gpu_figures, gpu_ranks, short_name
 from arena.profile.profile_process import Profiled, decode
 from arena.profile.profile_process import encode as encode_message
 from arena.profile.timeline import chrome_trace, typical_call
@@ -209,37 +209,20 @@ def test_trace_has_rows_for_host_and_streams() -> None:
     assert "\x1b" not in "".join(rows)
 
 
-def test_rows_align_and_missing_figures_are_dashes() -> None:
-    found = made().gpu_figures
-    assert len(page.trusted_row(found[0])) == len(page.TRUSTED_HEAD)
-    assert len(page.seen_row(found[0])) == len(page.SEEN_HEAD)
-    assert page.trusted_row(found[0]).split()[2:4] == ["1,052.0", "12.1"]
-    assert page.summary(made()) == ("from outside", "1,052.0 µs a call, 250 calls in a row, 0.26 s")
-    counters = page.above_lanes(made())
-    assert counters[0] == (page.HEAD, page.TRUSTED_HEAD)
-    assert [line.split()[:2] for _, line in counters[1:3]] == [["rank", "0"], ["rank", "1"]]
-    seen = page.below_lanes(made())
-    assert any(line.startswith("a call takes 1,000 µs under the profiler and 1,052 µs without it") for _, line in seen)
-    assert sum(role == page.ROW for role, _ in seen) == 2
-    bare = GpuFigures(0, LEAST, unseen="why")
-    assert page.trusted_row(bare).count(" -") == 8
-    assert len(page.trusted_row(bare)) == len(page.TRUSTED_HEAD)
-    assert diagnosis(bare)[0] == "what takes its time was not seen"
+def test_a_report_on_gpus_is_printed_whole(capsys: pytest.CaptureFixture[str], snapshot: object) -> None:
+    """And the lines of figures that are missing."""
+    _print(made())
+    bare, (first, second) = GpuFigures(0, LEAST, unseen="why"), made().gpu_figures
     lacking = [
         msgspec.structs.replace(bare, rank=rank, counted=GpuCounted(missing=["no bytes over NVLink: why"]))
         for rank in (0, 1)
     ]
-    assert page.missing_lines(Outside(1, 1.0, missing=["nothing: x"]), lacking) == [
-        "nothing: x",
-        "ranks 0, 1: no bytes over NVLink: why",
-    ]
     powered = GpuFigures(0, LEAST, row_us=1_000.0, counted=GpuCounted(watts=400.0, watts_error=0.05))
-    assert page.power_line([powered, msgspec.structs.replace(powered, row_us=None), bare]) == (
-        "power, and energy a call: rank 0 400 W, 400 mJ (±5 %)"
-    )
-    off = msgspec.structs.replace(found[0], clock_us=30.0)
-    assert page.unseen_lines([off, found[1]], []) == ["rank 0: its GPU's timestamps are 30 µs off at the least"]
-    assert "did not come to their end" in page.row_words(None)
+    lines = [page.TRUSTED_HEAD, page.trusted_row(bare), page.SEEN_HEAD, page.seen_row(second)]
+    lines += page.missing_lines(Outside(1, 1.0, missing=["nothing: x"]), lacking)
+    lines.append(page.power_line([powered, msgspec.structs.replace(powered, row_us=None), bare]))
+    lines += page.unseen_lines([msgspec.structs.replace(first, clock_us=30.0), second], [])
+    assert "\n".join([capsys.readouterr().out, *lines, page.row_words(None)]) == snapshot
 
 
 def test_profile_of_gpus_travels_whole_to_app() -> None:
