@@ -46,12 +46,12 @@ def entitle(pane: Widget, title: str | None = None, subtitle: str | None = None)
 
 
 LEADING = (
-    *("save", "run", "open_row"),
+    *("save", "open_row"),
     *("submit", "agree", "share", "rematch", "take_over", "replay_pause", "replay_on", "replay_share", "write_trace"),
     *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
 )
 """The main actions of a screen come first. The keys of the focused widget follow, then the screen's other keys."""
-PLACES = ("jump", "zoom", "problems")
+PLACES = ("jump", "problems", "zoom")
 """The actions that lead to every pane, and away from a kernel; they come right after the main actions, in this order."""
 KEPT = ("help", "command_palette", "quit")
 """Shown even if no other key fits, because they lead to all others."""

@@ -63,7 +63,7 @@ async def test_keys_below_are_those_of_what_has_focus(open_app, until, screen_te
         await until(pilot, lambda: "F3 view" in keys())
         app.screen.query_one(LogPane).focus()
         await until(pilot, lambda: "enter to the line  0-7 one rank  a all ranks" in keys())
-        assert keys().startswith("^s save & run  F5 run")
+        assert keys().startswith("^s save & run  ^o panes  F10 back  ^t zoom  enter to the line")
         assert "y copy" in keys()
         await pilot.press("escape", "f3")
         await until(pilot, lambda: app.screen.view == "baseline" and "F2 editor  F3 view  F4 size" in keys())

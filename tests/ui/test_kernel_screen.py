@@ -112,10 +112,10 @@ async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_tex
     async with open_app(problem="13", size=(40, 30)) as (app, pilot):
         await until(pilot, lambda: keys() == "^s save & run  ^q quit  F1 help  ^p menu")
         await pilot.resize_terminal(60, 30)
-        await until(pilot, lambda: keys() == "^s save & run  F5 run  ^o panes  ^q quit  F1 help  ^p menu")
+        await until(pilot, lambda: keys() == "^s save & run  ^o panes  F10 back  ^q quit  F1 help  ^p menu")
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys())
-        assert "^t zoom  F10 back" in keys()
+        assert "^o panes  F10 back  ^t zoom  F5 run" in keys()
         await pilot.resize_terminal(80, 30)
         app.screen.show_view("log")
         await pilot.resize_terminal(160, 45)
