@@ -279,16 +279,16 @@ def test_outputs_that_change_after_their_batch_are_late(on_ranks: Callable[..., 
         assert (run.oracle.rank.arenas.at_end, page.finished()) == (None, False)
         found = []
         for late, taken in ((False, True), (False, False), (True, True)):
-            run.draw(2)
-            assert run.kernel(Arm(run.tables, batch=ChooseBatch(0, 2))) is Kind.CHOSEN
-            run.oracle(Reveal(0, 0, 2, epoch=page.shut()))
+            run.draw(3)
+            assert run.kernel(Arm(run.tables[1:], batch=ChooseBatch(1, 2))) is Kind.CHOSEN
+            run.oracle(Reveal(0, 1, 2, epoch=page.shut()))
             assert run.kernel(Go()) is Kind.DONE
             page.open()
             eventually(lambda: int.from_bytes(page.page[64 * (run.number + 1) :][:4], "little") == page.epoch)
             if late:
-                run.kernel.rank.outputs.view(2, 2, -1)[0, run.number] += 1
+                run.kernel.rank.outputs.view(run.layout.slots, -1)[1 + run.number] += 1
             if taken:
-                run.oracle(messages.TakeOutputs(0, 2, 0))
+                run.oracle(messages.TakeOutputs(1, 2, 0))
                 run.oracle(CompareOutputs([], 0))
             found.append(run.oracle(messages.CheckPoison([0])))
         return found
@@ -310,7 +310,7 @@ def test_gated_batch_is_queued_between_shut_and_mark(on_ranks: Callable[..., lis
         run.kernel.rank.device.gate = gate
         run.kernel.rank.device.synchronize = lambda: told.append("synchronized")
         assert run.kernel(messages.MapGate(), os.dup(page.fd)) is Kind.GATED
-        run.module.called = told.append
+        run.module.called = lambda _: told.append(run.kernel.wire.calls_begun)
         run.draw(3)
         spark = float(run.kernel.rank.spark)
         run.batch(2, 1)
@@ -323,7 +323,7 @@ def test_gated_batch_is_queued_between_shut_and_mark(on_ranks: Callable[..., lis
 
     text = KERNEL.replace("    calls.append", "    called(0)\n    calls.append") + "called = print\n"
     done = "synchronized"
-    found = [[done, 0, done, 1.0, done, ("shut", rank, 1), 0, 0, ("mark", rank, 1), done] for rank in range(2)]
+    found = [[done, 1, done, 1.0, done, ("shut", rank, 1), 1, 2, ("mark", rank, 1), done] for rank in range(2)]
     assert on_ranks(work, text) == [[*each, ["PASS"] * 3] for each in found]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock, call
+from unittest.mock import Mock, call, patch
 
 import numpy as np
 import pytest
@@ -239,8 +239,11 @@ def test_inputs_that_ranks_share_do_not_fit_alone() -> None:
     assert fits == [True, False]  # rank 1's inputs do not change, but must
 
 
-def test_inputs_with_other_shapes_do_not_fit() -> None:
+def test_other_shapes_or_readable_inputs_do_not_fit() -> None:
     for rank in two_ranks("allreduce"):
+        with patch.object(rank.code, "is_withheld", lambda name: False):  # a kernel has seen all of them
+            assert not rank.fits(DrawAgain(0, OTHER))
+            assert not rank.fits(DrawAgain(0, OTHER, alone=rank.rank))
         rank.arenas.tables[0] = slots.lay_out({"tensor": torch.zeros(3)})[0]
         assert not rank.fits(DrawAgain(0, OTHER))
         assert not rank.fits(DrawAgain(0, OTHER, alone=rank.rank))

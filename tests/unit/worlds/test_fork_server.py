@@ -61,6 +61,7 @@ def test_process_number_is_unused_once_process_has_ended():
         theirs.close()
         world = FirstProcess(None, born)
         assert world.tree()[0] == os.getpid()
+        assert FirstProcess(process).tree() == [process.pid]
         process.kill()
         process.wait()
         assert not world.is_there

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from waiting import PATIENCE_S, eventually
@@ -18,7 +19,7 @@ from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping, world_process
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, await_stopped
-from sandbox.worlds.world_process import WorldProcess
+from sandbox.worlds.world_process import END_SECONDS, WorldProcess
 
 FORKS_WHEN_TOLD = """
 import os, signal, time
@@ -243,6 +244,9 @@ def test_world_says_whether_an_unknown_process_ran(monkeypatch):
             monkeypatch.setattr(world_process, "MEMORY_CHECK_SECONDS", seconds)
             assert world.excess() == excess
         world.find_ranks()
+        with patch.object(processes, "pin") as pin:
+            world.pin(0, [3])
+        pin.assert_called_once_with(pid, [3])
         assert not world.pause()
         assert world.ran_s > 0
         world.print_stacks()  # with a handler that forks
@@ -268,8 +272,12 @@ def test_world_is_gone_with_processes_and_group(killed, removed, monkeypatch):
     first = SimpleNamespace(tree=list, kill=lambda: order.append("kill") or killed)
     bound = SimpleNamespace(group=None, close=lambda: order.append("group") or removed)
     folder = SimpleNamespace(remove=lambda: order.append("folder"))
-    monkeypatch.setattr(world_process, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    world_process.ask_to_end(list)  # does not sleep
+    slept = []
+    monkeypatch.setattr(world_process, "time", SimpleNamespace(monotonic=lambda: float(len(slept)), sleep=slept.append))
+    monkeypatch.setattr(processes, "send", lambda pids, number: None)
+    monkeypatch.setattr(processes, "runs", lambda pid: len(slept) < 9)
+    world_process.ask_to_end(lambda: [7])
+    assert len(slept) == END_SECONDS
     monkeypatch.setattr(world_process, "ask_to_end", lambda tree: order.append("ask"))
     for name in ("bubblewrap", "nested"):
         spec = SimpleNamespace(kernel=True, jail=SimpleNamespace(profile=SimpleNamespace(name=name)))

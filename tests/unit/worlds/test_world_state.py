@@ -1,6 +1,5 @@
 """The states of a world: only legal moves are made."""
 
-import pytest
 from fixed_examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -9,23 +8,6 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.world import BUSY, IDLE, MOVES, State, after
-
-OPENING = (Kind.READY, Kind.OPEN, Kind.OPENED)
-BATCH = (Kind.ARM, Kind.ARMED, Kind.WAKE, Kind.AWAKE, Kind.GO, Kind.DONE)
-GATED = (Kind.ARM, Kind.ARMED, Kind.GO, Kind.QUEUED, Kind.FINISH, Kind.DONE)
-
-
-def through(*kinds: Kind, start: State = State.STARTING) -> State:
-    for kind in kinds:
-        start = after(start, kind)
-    return start
-
-
-@pytest.mark.parametrize("at", range(1, len(GATED)))
-def test_cancelled_world_may_be_synchronised(at: int):
-    through(*OPENING, *GATED[:at], Kind.SYNC)
-    assert through(*BATCH, start=State.OPENED) is State.ARMED
-
 
 ANSWERS = [kind for kind in Kind if kind not in ORDERS]
 DUE = {
