@@ -141,6 +141,11 @@ async def test_keys_leave_text_and_cursor_as_said(editing) -> None:
         editor.open_saved("one")
         await pilot.press("x", "ctrl+z", "ctrl+z", "ctrl+z")
         assert (editor.text, editor.dirty) == ("one", False)  # undo ends at the file
+        editor.move_cursor((0, 2))
+        editor.show_saved("eins")
+        assert editor.cursor_location == (0, 2)
+        await pilot.press("ctrl+z")
+        assert editor.text == "one"
         for before, keys, after in SESSIONS:
             editor.load_text(before.replace("|", "").replace("^", ""))
             places = {}
@@ -161,16 +166,6 @@ async def test_lines_are_drawn_as_they_are_now(editing) -> None:
         await pilot.pause()
         drawn = [strip.text.strip("▊▎ ").split() for strip in editor.render_lines(Region(0, 1, 40, 4))]
         assert drawn == [["1", "eins"], ["2", "two"], ["3", "new", "three"], ["4", "four"]]
-
-
-async def test_newly_read_file_keeps_cursor_and_undo(editing) -> None:
-    async with editing() as (pilot, editor):
-        editor.show_saved("one\ntwo\nthree")
-        editor.move_cursor((1, 2))
-        editor.show_saved("one\nzwei\nthree")
-        assert editor.cursor_location == (1, 2)
-        await pilot.press("ctrl+z")
-        assert editor.text == "one\ntwo\nthree"
 
 
 async def test_lines_become_comments_in_their_language(editing) -> None:

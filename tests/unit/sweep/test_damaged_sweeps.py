@@ -121,9 +121,10 @@ def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
         assert "remove that line" in found.value.advice
     with pytest.raises(journals.JournalDamaged):
         journals.same_plan(paths, PLAN)
-    damaged.write_bytes(b"?" + WHOLE)
-    with pytest.raises(journals.JournalDamaged, match="line 1 is no line"):
-        journals.plan_to_go_on(paths, "")
+    for data in (b"?" + WHOLE, WHOLE.partition(b"\n")[2]):
+        damaged.write_bytes(data)
+        with pytest.raises(journals.JournalDamaged, match="line 1 is no line"):
+            journals.plan_to_go_on(paths, "")
     damaged.unlink()
     damaged.symlink_to("nowhere")
     assert journals.plan_to_go_on(paths, "") == ("older", PLAN)

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
 from scripted_referee import COMMAND as REFEREE
 from waiting import PATIENCE_S, comes_true
 
-from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
+from arena.errors import MachineError, PlayerFailed, RefereeFailed, RunRefused, UsageError
 from arena.machine.facts import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -29,7 +30,7 @@ from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.queue import Jobs, Try, Worker, WorkerAccess
+from arena.sweep.queue import TRIES, Jobs, Try, Worker, WorkerAccess, WorkerLost, judge_at
 from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems, parse_players
 from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
@@ -213,6 +214,13 @@ async def test_kernels_that_fail_harness_retire_no_worker(paths: Paths) -> None:
     sweep = await played(paths, plan_for("1-2", attempts=3), [Scripted("die", name="a"), Scripted("pass")])
     assert sweep.progress.stopped == ""
     assert Counter(result.verdict for result in results(paths)) == {"HARNESS_ERROR": 6, "PASS": 6}
+
+
+async def test_worker_without_a_referee_is_lost() -> None:
+    judge = SimpleNamespace(judge=AsyncMock(side_effect=RefereeFailed("no room", "free some")))
+    with pytest.raises(WorkerLost, match="w judges no more: no room"):
+        await judge_at(Worker("w", judge, HERE), None)
+    assert judge.judge.await_count == TRIES
 
 
 @pytest.mark.slow
