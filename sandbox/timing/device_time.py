@@ -13,6 +13,7 @@ from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Probe, Probes
+from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
@@ -95,15 +96,15 @@ class DeviceTime:
         while self._gates and self.probes.left(self.calls):
             self._pairs(self.calls, min(self.pace.gated_pairs, self.probes.left(self.calls)), probing=True)
 
-    def single_calls(self, wanted: int) -> list[Pair]:
-        """Times `wanted` pairs of gated batches of one call, on fresh inputs; fewer if a call cannot be queued.
+    def single_calls(self) -> SingleCalls:
+        """Times pairs of gated batches of one call, on fresh inputs; fewer if a call cannot be queued.
 
-        They do not count. A call is launched before the gate opens, so its launch is no part of its time.
+        They do not count, and are compared. A call is launched before the gate opens, so its launch is no part of its time.
         """
-        found: list[Pair] = []
-        for number in range(-(-wanted // SINGLES_AT_ONCE)):
+        found = SingleCalls(self.turns)
+        for number in range(SINGLE_PAIRS // SINGLES_AT_ONCE):
             if self._gates:
-                found += self._pairs(1, SINGLES_AT_ONCE, number, probing=True) or ()  # compared; no probe fits one call
+                found.pairs += self._pairs(1, SINGLES_AT_ONCE, number, probing=True) or ()
         return found
 
     @property

@@ -14,7 +14,7 @@ from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import SINGLE_WAITED, Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
+from sandbox.timing.single_calls import SingleCalls
 from sandbox.timing.stopping_rule import StoppingRule, is_clear
 from sandbox.timing.turns import Batch, Turns
 
@@ -198,18 +198,20 @@ class Rounds:
         """Compares a kernel's lead by end-to-end time with single calls, in which a kernel cannot work ahead.
 
         If single calls contradict the lead, the run's speedup is that of single calls, and device time is dropped.
-        Device time is also dropped if it shows a lead and no inputs could be replaced behind the gate.
+        Device time is also dropped if it shows a lead that does not stand.
         """
         call, device = self.estimate()
-        if device is not None and self._leads(device) and not self.behind_gate.proven:
+        call = call if call is not None and self._leads(call) else None
+        if device is not None and self._leads(device) and not self._stands(device, alone=call is None):
             self.behind_gate.give_up()
-        if call is None or not self._leads(call):
+        if call is None:
             return
         baseline_us = self.call.medians()[0] or 0.0
         lead = call, baseline_us, self.probes.proven or self.calls == 1
         self.single_calls.measure(self.pairs, self.seconds, lead)
         contradicted = self.single_calls.contradict(*lead)
-        if contradicted and not self._confirmed_behind_gate(call, baseline_us):
+        # Launches that the device's work hides in a batch are part of a single call's time, but not behind the gate.
+        if contradicted and not self.behind_gate.single_calls().confirm(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
             self.unconfirmed = Unconfirmed(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
@@ -217,15 +219,12 @@ class Rounds:
                 self.call.speed, self.call.why = None, SINGLE_WAITED
             self.behind_gate.give_up()
 
-    def _confirmed_behind_gate(self, call: Interval, baseline_us: float) -> bool:
-        """Whether single calls behind the gate save what a lead needs.
-
-        Many launches take long in a single call, but the device's work hides them in a batch. Behind the gate they are
-        no part of the time, and a kernel cannot work ahead there either.
-        """
-        gated = SingleCalls(self.turns)
-        gated.pairs = self.behind_gate.single_calls(SINGLE_PAIRS)
-        return gated.confirm(call, baseline_us)
+    def _stands(self, device: Interval, alone: bool) -> bool:
+        """Whether a lead by device time counts. Replaced inputs show nothing where calls count as begun before a kernel works."""
+        if not alone or self.behind_gate.calls == 1 or not self.behind_gate.proven:
+            return self.behind_gate.proven
+        gated = self.behind_gate.single_calls()
+        return bool(gated.pairs) and not gated.contradict(device, self.device.medians()[0] or 0.0, proven=False)
 
     def _leads(self, call: Interval) -> bool:
         """Whether a kernel is ahead of the other side. The baseline's lead needs no confirmation."""

@@ -1,4 +1,4 @@
-# expect: LATE_OUTPUT | PASS
+# expect: LATE_OUTPUT | PROTOCOL | PASS
 # not_faster: yes
 # calls: 5
 # twin: honest_buffer_reuse

@@ -120,6 +120,14 @@ def test_launch_awaited_by_single_calls_keeps_lead() -> None:
         assert outcome(clock.speed) == "faster"
 
 
+@pytest.mark.parametrize(("alone_us", "stands"), [(1000.0, False), (700.0, True)])
+def test_lead_by_device_time_alone_needs_single_calls(alone_us: float, stands: bool) -> None:
+    batch, alone = noisy(700.0, 0.01), noisy(alone_us, 0.01)
+    rounds = behind_the_gate(noisy(1000.0, 0.01), lambda calls: alone(calls) if calls == 1 else batch(calls))
+    assert rounds.unconfirmed is None
+    assert rounds.behind_gate.runs == (rounds.device.speed is not None) == stands
+
+
 def test_first_call_batch_is_not_faster_behind_gate() -> None:
     rounds = behind_the_gate(ahead(1100.0, 30.0), ahead(1100.0, 30.0))
     assert rounds.unconfirmed is not None
