@@ -1,26 +1,22 @@
-"""House kernel: importance-sampling loss; logits exist one slice at a time, and seven numbers cross the ranks once.
+"""House kernel: importance-sampling loss; logits are read once, and seven numbers cross the ranks once.
 
-The library multiplies the hidden states by a slice of the LM head. A kernel reads every row's largest logit, sum of
-exponentials and label's logit from these logits, so the whole matrix is never written. One more launch computes all
-tokens' results, and exchanges sums and extremes. The library's products limit the speed.
+The library multiplies the hidden states by the LM head. A kernel reads every row's largest logit, sum of exponentials and
+label's logit. One more launch computes all tokens' results, and exchanges sums and extremes. The product limits the speed.
 """
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.recorded import recorded
 
 kernel_for = cuda.lazy(r"""
-// A block updates the state of one row with the vocabulary's columns from `first` on. logits: [rows][width]; state: [rows][3],
-// {largest, sum of exponentials, label's logit} of the columns so far.
-extern "C" __global__ void __launch_bounds__(256) read_logits(const TYPE* logits, const i64* labels, float* state, i64 first,
-        i64 width) {
-    const i64 row = blockIdx.x, column = labels[row] - first;
-    const PxMass here = px_block_mass(px_mass(logits + row * width, width, threadIdx.x, blockDim.x));
+// A block reads one row. logits: [rows][width]; state: [rows][3], {largest, sum of exponentials, label's logit}.
+extern "C" __global__ void __launch_bounds__(256) read_logits(const TYPE* logits, const i64* labels, float* state, i64 width) {
+    const i64 row = blockIdx.x, column = labels[row];
+    const PxMass mass = px_block_mass(px_mass(logits + row * width, width, threadIdx.x, blockDim.x));
     if (threadIdx.x != 0) return;
     float* mine = state + 3 * row;
-    PxMass mass = {mine[0], mine[1]};
-    mass = px_joined(first == 0 ? px_no_mass() : mass, here);
     mine[0] = mass.peak, mine[1] = mass.sum;
     if (column >= 0 && column < width) mine[2] = to_float(logits[row * width + column]);
 }
@@ -31,8 +27,7 @@ static __device__ void add(Sums& to, const Sums& more) {
     to.smallest = fminf(to.smallest, more.smallest), to.largest = fmaxf(to.largest, more.largest);
 }
 // One block calls this: writes each token's log-probability and loss, and means over the tokens of all ranks. state: as in
-// `read_logits`; labels, old, advantages, logprobs, losses: [rows]. boxes: four warps', as in px_swap.
-// out: [6], the loss, then the five metrics.
+// `read_logits`; others: [rows]. boxes: four warps', as in px_swap. out: [6], the loss, then the five metrics.
 extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const float* state, const i64* labels, const TYPE* old,
         const TYPE* advantages, i64 ignored, uint4* boxes, TYPE* logprobs, TYPE* losses, float* out, i64 rows) {
     __shared__ Sums all[1024];
@@ -80,8 +75,6 @@ extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const fl
 }
 """)
 THREADS = 256
-CACHED = 64 << 20
-"""Bytes of logits per slice. With 24 MB, which stay in the cache, a call took 8 % longer on two H200: it has more products."""
 CLAMP = 20.0
 
 
@@ -100,36 +93,32 @@ def solution(
     all over the valid tokens of all ranks.
     """
     hidden, target = hidden_states.reshape(-1, hidden_states.shape[-1]), labels.reshape(-1)
-    old, advantage = old_logprobs.reshape(-1), advantages.reshape(-1)
-    tokens, vocabulary = target.numel(), weight.shape[0]
+    given = [hidden, weight, target, *(each.reshape(-1).contiguous() for each in (old_logprobs, advantages))]
     if not hidden.is_cuda:
-        return by_library(hidden, weight, target, old, advantage, ignore_index, labels.shape)
-    kernels = kernel_for(hidden.dtype)
-    slices = max(-(-tokens * vocabulary * hidden.element_size() // CACHED), 1)
-    width = -(-vocabulary // slices // 64) * 64  # rows of logits begin on 16 bytes
-    state = torch.empty((tokens, 3), dtype=torch.float32, device=hidden.device)
-    for first in range(0, vocabulary if tokens else 0, width):
-        part = weight[first : first + width].t()
-        # The logits' memory is free again after the launch, so the next slice's logits lie at the same address.
-        kernels.read_logits[tokens, THREADS](torch.mm(hidden, part), target, state, first, part.shape[1])
+        return by_library(given, ignore_index, labels.shape)
     logprobs, losses = (torch.empty_like(target, dtype=hidden.dtype), torch.empty_like(target, dtype=hidden.dtype))
     out = torch.empty(6, dtype=torch.float32, device=hidden.device)
-    boxes = symm.empty((4, 2, symm.world, 4), torch.int32, "boxes")
-    given = state, target, old.contiguous(), advantage.contiguous(), ignore_index, boxes.data_ptr()
-    kernels.finish_tokens[1, 4 * THREADS](symm.px, *given, logprobs, losses, out, tokens)
+    write_losses([*given, logprobs, losses, out], ignore_index)
     return out[0], None, logprobs.view(labels.shape), losses.view(labels.shape), out[1:]
 
 
+@recorded
+def write_losses(tensors: list[torch.Tensor], ignored: int) -> None:
+    """Writes the last three of the tensors on GPUs: log-probabilities, losses, and the six numbers of `finish_tokens`."""
+    hidden, weight, target, old, advantage, *results = tensors
+    kernels, tokens = kernel_for(hidden.dtype), len(target)
+    state = torch.empty((tokens, 3), dtype=torch.float32, device=hidden.device)
+    if tokens:
+        kernels.read_logits[tokens, THREADS](torch.mm(hidden, weight.t()), target, state, len(weight))
+    boxes = symm.empty((4, 2, symm.world, 4), torch.int32, "boxes").data_ptr()
+    kernels.finish_tokens[1, 4 * THREADS](symm.px, state, target, old, advantage, ignored, boxes, *results, tokens)
+
+
 def by_library(
-    hidden: torch.Tensor,
-    weight: torch.Tensor,
-    target: torch.Tensor,
-    old: torch.Tensor,
-    advantage: torch.Tensor,
-    ignored: int,
-    shape: torch.Size,
+    given: list[torch.Tensor], ignored: int, shape: torch.Size
 ) -> tuple[torch.Tensor, None, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Computes `solution` on CPU ranks, with all seven numbers in one all-gather."""
+    hidden, weight, target, old, advantage = given
     valid = target != ignored
     logits = torch.mm(hidden, weight.t()).float()
     picked = logits.gather(1, target.masked_fill(~valid, 0)[:, None])[:, 0]
@@ -146,5 +135,5 @@ def by_library(
     smallest, largest = everybody[:, 5:].amin(dim=0)
     count = count.clamp(min=1)
     metrics = torch.stack((mean / count, smallest, -largest, kl / count, entropy / count))
-    narrow = hidden.dtype
-    return loss / count, None, logprobs.to(narrow).view(shape), losses.to(narrow).view(shape), metrics
+    logprobs, losses = (each.to(hidden.dtype).view(shape) for each in (logprobs, losses))
+    return loss / count, None, logprobs, losses, metrics
