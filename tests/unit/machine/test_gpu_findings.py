@@ -94,9 +94,10 @@ MACHINES: dict[str, dict[str, Any]] = {
     "virtual, with the far ends hidden": {"GPUS": 4, "REMOTE": -3},
     "virtual, with unlike links": {"GPUS": 2, "LINKS_1": 9, "REMOTE": -3},
     "two visible devices, without multicast": {"GPUS": 8, "environment": TWO, "ECC_5": 1, "ECC_0": 1},
-    "one GPU": {"GPUS": 1},
     "no driver": {"INIT": -9},
     "a lost GPU": {"HANDLE_1": -15},
+    "no visible GPU": {"environment": {"CUDA_VISIBLE_DEVICES": ""}},
+    "one GPU, and nvcc without a version": {"GPUS": 1, "nvcc": ""},
 }
 
 
@@ -108,5 +109,4 @@ def test_a_machine_with_gpus_has_its_findings(doctor: Doctor, tmp_path: Path, sn
         f"{each['state']:8} {each['name']:14} {each['found']}{each['advice'] and '  → '}{each['advice']}"
         for each in told
     )
-    lines = "\n".join(rows)
-    assert re.sub(rf"\S+ \({PID}\)", "a process", lines.replace(str(tmp_path), "")) == snapshot
+    assert re.sub(rf"\S+ \({PID}\)", "a process", "\n".join(rows).replace(str(tmp_path), "")) == snapshot
