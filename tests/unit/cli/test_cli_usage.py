@@ -66,6 +66,7 @@ def test_show_has_card_signature_and_baseline(pkb_arena: CommandLine, name: str)
     problem = load_catalogue().find("13")
     shown = pkb_arena("show", name).stdout
     assert "def solution(A_local, B_local)" in shown
+    assert f"worlds {', '.join(map(str, problem.worlds))} · dtypes bfloat16" in shown
     assert problem.baseline_source.strip() in shown
     said = json.loads(pkb_arena("show", name, "--json").stdout)
     assert (said["card"], said["baseline"]) == (problem.card, problem.baseline_source)

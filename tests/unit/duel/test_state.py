@@ -4,7 +4,6 @@ import msgspec
 from stored_runs import duel_header
 
 from arena.duel import events
-from arena.duel.card import duel_report
 from arena.duel.state import DuelState, without_final
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
@@ -116,15 +115,6 @@ def test_one_right_kernel_wins_without_a_final() -> None:
     assert ended.reason == "the other player has no correct kernel"
     duel.apply(ended)
     assert duel.stage == "ended"
-
-
-def test_report_has_judged_attempts_and_players() -> None:
-    duel = state(*handed_in("left", 1), events.Submitted(side="left", attempt=2, sha256="b", source=""))
-    duel.apply(without_final(duel, 3.0))
-    left = duel_report(duel)["left"]
-    judged = [(attempt["attempt"], attempt["verdict"], attempt["speedup"]) for attempt in left["attempts"]]
-    assert judged == [(1, Verdict.PASS, EVEN)]
-    assert (left["player"], left["verdict"], left["usd"]) == ("you", Verdict.PASS, 0.0)
 
 
 def test_long_name_is_shown_by_kind_and_end():

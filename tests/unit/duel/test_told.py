@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from stored_runs import result
 
 from arena.duel import events
-from arena.duel.card import abandoned_words, svg_card, text_card
+from arena.duel.card import abandoned_words, duel_report, svg_card, text_card
 from arena.duel.journal import read_duel, read_duel_header
-from arena.duel.state import DuelState, after_final
+from arena.duel.state import DuelState, after_final, without_final
 from sandbox.protocol.events import Interval, Microseconds, RivalResult, Speedup
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
@@ -20,9 +20,9 @@ FAST = Interval(1.31, 1.28, 1.34)
 RECORDINGS = Path(__file__).parents[2] / "ui" / "recordings"
 
 
-def seen(state: DuelState, event: events.AnyDuelEvent | None = None) -> list[str]:
+def seen(state: DuelState, event: events.AnyDuelEvent) -> list[str]:
     """What two seconds later is on a wide and on a narrow screen, with its colours."""
-    now, lines = state.at + 2.0, [f"seek bar: {_mark(event)}"] if event and _mark(event) else []
+    now, lines = state.at + 2.0, [f"seek bar: {_mark(event)}"] if _mark(event) else []
     if state.ended is not None:
         lines += [words.result(state).markup, text_card(state.header, state.ended)]
     for brief, width in (False, 120), (True, 44):
@@ -39,17 +39,17 @@ def told_of(recording: Path) -> tuple[list[str], DuelState]:
     """What is new after each event, and the state after the last one."""
     state = DuelState(read_duel_header(recording))
     told, before = [], set()
-    for event in (None, *read_duel(recording)):
-        if event is not None:
-            state.apply(event)
+    for event in read_duel(recording):
+        state.apply(event)
         lines = seen(state, event)
-        told += [f"--- {event.at if event else 0:g} s", *(line for line in lines if line not in before)]
+        told += [f"--- {event.at:g} s", *(line for line in lines if line not in before)]
         before = set(lines)
     return told, state
 
 
 def test_duel_without_limits_is_told_to_its_end(snapshot) -> None:
-    assert "\n".join(told_of(RECORDINGS / "duel.jsonl")[0]) == snapshot
+    told, state = told_of(RECORDINGS / "duel.jsonl")
+    assert "\n".join([*told, *map(str, duel_report(state).items())]) == snapshot
 
 
 def test_each_end_of_a_duel_is_told(snapshot) -> None:
@@ -70,11 +70,12 @@ def test_each_end_of_a_duel_is_told(snapshot) -> None:
     )
     wrong, both = replace(busy, verdict=Verdict.WRONG_RESULT, detail="off"), replace(lost, verdict=Verdict.CRASH)
     ends = [after_final(state, each, 140.0) for each in (ours, lost, slow, noisy, even, busy, wrong, both)]
+    ends.append(without_final(DuelState(state.header), 140.0))
     for end in [*ends, events.Abandoned(at=135.0, reason="it was\x1b left")]:
         ended = deepcopy(state)
         ended.apply(end)
         lines = seen(ended, end)
-        told += [f"--- {getattr(end, 'reason', '')!r}", *(line for line in lines if line not in told)]
+        told += [f"--- {end.reason!r}", *(line for line in lines if line not in told)]
         told += svg_card(ended).splitlines() if ended.ended and ended.ended.winner == "right" else []
     without_kernels = DuelState(state.header)
     without_kernels.apply(ends[0])

@@ -126,6 +126,10 @@ async def test_empty_kernel_is_told_only_if_it_stays(kernel: Path, monkeypatch: 
         monkeypatch.undo()
         kernel.write_text("")
         assert await next_text(seen) == ""
+        monkeypatch.setattr("arena.workspace.watcher.GRACE_S", 0.0)
+        kernel.unlink()  # it may be there again in a moment
+        await watcher.reads_again()
+        assert seen.empty()
 
 
 async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
