@@ -1,11 +1,13 @@
 // C++ for CPU ranks: the peers' memory, signals and barriers, and 16-bit floats. Included before every source that
 // sandbox.kit.cpp compiles. Same names as px.cuh, so that a kernel's structure carries over to a GPU.
 #pragma once
+#include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 typedef int32_t i32;
@@ -84,8 +86,19 @@ static inline u64 px_now_us() {
     return (u64)now.tv_sec * 1000000u + (u64)now.tv_nsec / 1000u;
 }
 
+// Waits of this process to come that sleep. Who yields to another program loses the core to the end of a tick of 4 ms, again and
+// again; who sleeps is woken at once, because ranks have shorter time slices. After so many waits yields are tried again.
+static u32 px_sleeping_waits = 0;
+constexpr u32 PX_SLEEPING_WAITS = 4096, PX_LONG_YIELD_US = 500, PX_SPIN_US = 30, PX_YIELDS_US = 5000;
+
+extern "C" long syscall(long, ...) noexcept;  // not by unistd.h, whose `read` would be a kernel's
+static inline void px_futex(const u32* at, int operation, u32 value, const timespec* most) {
+    syscall(SYS_futex, at, operation, value, most, nullptr, 0);
+}
+
 // Waits until the word is `value` or later, by signed difference, because epochs wrap around. Spins briefly, then yields, because
-// there may be more ranks than cores. After 5 ms it sleeps 50 us between checks. Returns false after timeout_ms.
+// there may be more ranks than cores. Where another program has the core it spins for 30 us instead. Then, or after 5 ms of yields,
+// it sleeps until it is woken, at most 50 us between checks. Returns false after timeout_ms.
 static inline bool px_reached(const u32* at, u32 value, u32 timeout_ms) {
     for (int spin = 0; spin < 64; ++spin) {
         if ((i32)(px_load_acquire(at) - value) >= 0) return true;
@@ -94,21 +107,26 @@ static inline bool px_reached(const u32* at, u32 value, u32 timeout_ms) {
 #endif
     }
     const u64 start = px_now_us();
+    if (px_sleeping_waits) --px_sleeping_waits;
     for (;;) {
-        if ((i32)(px_load_acquire(at) - value) >= 0) return true;
+        const u32 seen = px_load_acquire(at);
+        if ((i32)(seen - value) >= 0) return true;
         const u64 waited = px_now_us() - start;
         if (waited > (u64)timeout_ms * 1000u) return false;
-        if (waited > 5000) {
-            const timespec nap = {0, 50000};
-            nanosleep(&nap, nullptr);
-        } else {
+        if (waited > (px_sleeping_waits ? PX_SPIN_US : PX_YIELDS_US)) {
+            const timespec most = {0, 50000};
+            px_futex(at, FUTEX_WAIT, seen, &most);
+        } else if (!px_sleeping_waits) {
             sched_yield();
+            if (px_now_us() - start - waited > PX_LONG_YIELD_US) px_sleeping_waits = PX_SLEEPING_WAITS;
         }
     }
 }
 
 static inline void px_send(const Px& px, int peer, u32 slot, u32 value) {
-    px_store_release(px_word(px.sig[peer], slot, px.rank), value);
+    u32* const word = px_word(px.sig[peer], slot, px.rank);
+    px_store_release(word, value);
+    if (px_sleeping_waits) px_futex(word, FUTEX_WAKE, 1, nullptr);
 }
 
 // Signals to all peers, then waits for each up to timeout_ms, until one is missing. Returns a bit mask of the missing members.

@@ -1,5 +1,6 @@
 """Symmetric memory between real ranks."""
 
+import ctypes
 import itertools
 import resource
 import sys
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import errors, symm
+from sandbox.kit.compilers import gcc
 from sandbox.kit.layout import ALIGN, HEAD_BYTES
 from sandbox.kit.symmetric_memory import heap, host_signals
 
@@ -274,6 +276,27 @@ def without_a_compiler(rank: int, world: int) -> float:
 @pytest.mark.parametrize("world", [2, 3])
 def test_everything_works_without_a_compiler(worlds, world):
     worlds.run(without_a_compiler, world, CXX="no-such-compiler")
+
+
+WAIT = """
+#include <sched.h>
+#include <unistd.h>
+static int yield() { return usleep(2000); }
+#define sched_yield yield
+#include "px_cpu.h"
+PX_EXPORT unsigned px_sleeps(unsigned word) {
+    px_reached(&word, 1, 20);
+    return px_sleeping_waits;
+}
+"""
+
+
+def test_waits_sleep_where_yields_lose_the_core(tmp_path):
+    gcc.compile_shared(WAIT, (), tmp_path / "wait.so")
+    library = ctypes.CDLL(str(tmp_path / "wait.so"))
+    assert library.px_sleeps(1) == 0  # it has arrived
+    assert library.px_sleeps(0) == 4096
+    assert library.px_sleeps(0) == 4095
 
 
 def test_a_heap_on_gpus_is_reserved_in_time(monkeypatch):
