@@ -445,12 +445,12 @@ def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[
     machine = MadeMachine("made-gpu")
     assert contended.take()
     referee = machine.referee()
-    machine.clock.after(30.0, contended.close)
+    machine.clock.after(3.0, contended.close)
     referee.judge(machine.run(rounds=6))
     found = told()
     assert result(found).verdict is Verdict.PASS
     assert ["another run is timing" in event.text for event in found if isinstance(event, events.Log)] == [True]
-    assert machine.clock.monotonic() > 30.0
+    assert machine.clock.monotonic() > 3.0
 
 
 def test_kernel_is_stopped_while_measuring_on_waits(contended: Lease, told: Callable[[], list[Any]]) -> None:
@@ -470,11 +470,11 @@ def test_kernel_is_stopped_while_measuring_on_waits(contended: Lease, told: Call
     assert (stopped, len(judged_in(told())) > 1) == ([True], True)
 
 
-@pytest.mark.parametrize(("urgency", "seconds"), [(Urgency.PERSON, 2), (Urgency.SWEEP, 30)])
+@pytest.mark.parametrize(("urgency", "seconds"), [(Urgency.PERSON, 1), (Urgency.SWEEP, 15)])
 def test_lease_that_is_never_free_is_harness_error(
     contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch, urgency: Urgency, seconds: int
 ) -> None:
-    monkeypatch.setattr(main.deadlines, "LEASE", 2.0)
+    monkeypatch.setattr(main.deadlines, "LEASE", 1.0)
     machine = MadeMachine("made-gpu")
     assert contended.take()
     machine.referee().judge(msgspec.structs.replace(machine.run(rounds=6), urgency=urgency))
@@ -488,11 +488,11 @@ def test_a_sweep_stops_before_people_time(contended: Lease, monkeypatch: pytest.
     with referee.leased(machine.setting(), Urgency.SWEEP):
         monkeypatch.setattr(referee.lease, "is_wanted", lambda: True)
         monkeypatch.setattr(referee.lease, "give_way", lambda: order.append(contended.take()))
-        machine.clock.after(30.0, contended.close)
+        machine.clock.after(3.0, contended.close)
         referee.lease._unlock()
         waited = referee.give_way(machine.setting(), lambda: order.append("stopped"))
     assert order == ["stopped", True]
-    assert waited == pytest.approx(30.0, abs=1.0)  # which is none of its own
+    assert waited == pytest.approx(3.0, abs=1.0)  # which is none of its own
 
 
 # --- other commands ------------------------------------------------------------------------------------------
@@ -588,7 +588,7 @@ def test_measurement_waits_for_timing_of_other_arenas(
 ) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
-    machine.clock.after(30.0, contended.close)
+    machine.clock.after(3.0, contended.close)
     getattr(machine.referee(), measured)(machine.setting())
     found = [event for event in told() if not isinstance(event, events.WorldChanged | events.Log)]
     assert [type(event) for event in found] in (
@@ -596,7 +596,7 @@ def test_measurement_waits_for_timing_of_other_arenas(
         [events.Waiting, events.TransfersTimed],
     )
     assert found[0].run_id == ""
-    assert machine.clock.monotonic() > 30.0
+    assert machine.clock.monotonic() > 3.0
 
 
 def test_closing_ends_every_world_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
