@@ -26,9 +26,9 @@ def test_identical_code_is_called_in_one_percent(noises):
 def test_known_differences_are_inside_and_called(noises):
     rows = list(differences(RUNS, noises))
     assert conclude(rows).sound, [row for row in rows if row.fault]
-    heavy = {noise.name for noise in HEAVY}
+    heavy = {noise.name for noise in HEAVY}  # no claim of their power is made
     assert all(row.called >= 0.8 for row in rows if row.difference >= 0.5 and row.noise not in heavy)
-    assert all(row.called >= 0.98 for row in rows if row.difference == 9.0)
+    assert all(row.called >= 0.98 for row in rows if row.difference == 9.0 and row.noise not in heavy)
 
 
 def test_either_clock_calls_identical_code_in_one_percent():
