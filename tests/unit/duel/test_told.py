@@ -59,16 +59,12 @@ def test_each_end_of_a_duel_is_told(snapshot) -> None:
         baseline_us=Microseconds(20.0, None), contender_us=Microseconds(15.3, None),
         rival=RivalResult(verdict=Verdict.PASS, detail="", failure=None, sha256=""),
     )  # fmt: skip
-    lost = replace(ours, rival=replace(ours.rival, verdict=Verdict.CRASH, detail="[it] fell"), speedup=None)
+    lost = replace(ours, rival=replace(ours.rival, verdict=Verdict.CRASH, detail="[it] fell"))
     calls = Interval(0.5, 0.4, 0.8), Interval(1.5, 0.99, 2.2), Interval(0.95, 0.9, 1.01)
-    slow, noisy, even = (
-        replace(ours, outcome=outcome(call), speedup=Speedup(call=call, device=None)) for call in calls
-    )
+    slow, noisy, even = (replace(ours, outcome=outcome(call), speedup=Speedup(call, None)) for call in calls)
     even = replace(even, speedup=replace(even.speedup, device=Interval(0.95, 0.93, 0.97)))
-    busy = replace(
-        ours, speedup=None, told="no claim: other programs use the cores (the ranks waited 80 % of the time)"
-    )
-    wrong, both = replace(busy, verdict=Verdict.WRONG_RESULT, detail="off"), replace(lost, verdict=Verdict.CRASH)
+    busy = replace(ours, speedup=None, told="no claim: other programs use the cores (80 % of the time)")
+    wrong, both = replace(ours, verdict=Verdict.WRONG_RESULT, detail="off"), replace(lost, verdict=Verdict.CRASH)
     ends = [after_final(state, each, 140.0) for each in (ours, lost, slow, noisy, even, busy, wrong, both)]
     ends.append(without_final(DuelState(state.header), 140.0))
     for end in [*ends, events.Abandoned(at=135.0, reason="it was\x1b left")]:

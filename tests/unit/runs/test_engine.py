@@ -98,13 +98,15 @@ def test_header_has_what_request_leaves_out() -> None:
     assert (header.source, header.preset_sizes, header.machine) == (PROBLEM.baseline_source, False, "elsewhere")
 
 
-async def test_verdict_comes_before_the_end(engine: Engine) -> None:
+async def test_verdict_comes_before_the_end(engine: Engine, paths: Paths) -> None:
     heard: list[events.AnyEvent] = []
     run, judgement = await judge_to_verdict(engine, request("measures"), heard.append)
     assert (run.ended, judgement.result.verdict, type(heard[-1])) == (False, Verdict.PASS, events.Judged)
     for rank in (0, 1):
         engine._on_event(events.Log(run_id=engine.running, rank=rank, text="x\n"))
     assert run.judgement(run.judged).printed == "[rank 0] x\n[rank 1] x\n"
+    await engine.recorded(run.run_id)
+    assert entry_in(Store(paths.database, paths.runs), run.run_id).median == 1.5  # before the end, too
     await run.cancel()
     assert run.watchdog.cancelled()
 
@@ -346,12 +348,13 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths, monkeypatch: p
 
 
 async def test_referee_without_start_is_said_with_its_reason(paths: Paths) -> None:
-    command = (sys.executable, "-c", "raise SystemExit('no room')")
-    async with Engine(paths, command=command) as engine:
-        with pytest.raises(RefereeFailed, match="no room") as failed:
-            await engine.start()
-        assert "doctor" in failed.value.advice
-        assert await verdict(engine, "pass") is Verdict.HARNESS_ERROR
+    ends = (sys.executable, "-c", "raise SystemExit('no room')")
+    for command, why in (ends, "no room"), (("/nowhere",), "cannot start the referee: .*nowhere"):
+        async with Engine(paths, command=command) as engine:
+            with pytest.raises(RefereeFailed, match=why) as failed:
+                await engine.start()
+            assert "doctor" in failed.value.advice
+            assert await verdict(engine, "pass") is Verdict.HARNESS_ERROR
 
 
 async def test_an_unwritable_data_folder_stops_before_anything_starts(paths: Paths) -> None:

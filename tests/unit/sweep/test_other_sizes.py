@@ -53,6 +53,7 @@ def test_other_sizes_differ_and_cost_little_more(problem: Problem) -> None:
 
 
 def test_nobody_can_foresee_them_and_seed_repeats_them() -> None:
+    assert {other_sizes._size(4, random.Random(seed)) for seed in range(400)} == {*range(2, 9)}
     problem = CATALOGUE.find("13")
     setting = choose_setting(problem, ON_CPU, Settings())
     first, same, other = (
