@@ -143,6 +143,8 @@ def test_signatures_are_read_as_written():
 def test_a_parameter_that_cannot_be_passed_is_named(kernel_cache):
     with pytest.raises(errors.CompileError, match="parameter `Point p` of f has a type"):
         cpp.compile('struct Point { float x; };\nextern "C" void f(Point p) {}')
+    with pytest.raises(errors.CompileError, match="return void or an arithmetic type"):
+        cpp.compile('extern "C" float* f(float* x) { return x; }')
     with pytest.raises(errors.CompileError, match="nothing to call"):
         cpp.compile("void f() {}")
 

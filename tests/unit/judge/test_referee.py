@@ -357,8 +357,7 @@ def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[An
 
 
 def test_no_world_starts_after_engine_hangs_up() -> None:
-    machine = MadeMachine()
-    referee = machine.referee()
+    referee = (machine := MadeMachine()).referee()
     referee.pipe.hung_up = True
     referee.judge(machine.run(rounds=6))
     assert len(machine.started["spare"]) == 1

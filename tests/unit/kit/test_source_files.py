@@ -74,6 +74,7 @@ def test_error_in_header_has_no_line_of_kernel(frame: FrameType, message: str, l
 
 def test_text_may_go_on_where_its_file_ends() -> None:
     assert source_files._align(["int a = 1;", "int b;"], ["", "int a = 1;"]) == [2, 3]
-    assert source_files._align(["int a;", "int b;"], ["int a;", "int b;", "int a;"]) == [1, 2]  # the longest run
-    assert source_files._fill_gaps([0, 0, 2, 0, 7, 0]) == [1, 1, 2, 3, 7, 8]
+    long = ["int a;", "", "int a;", "int b;", "int c;", "int d;", "int a;"]
+    assert source_files._align(long[2:5], long) == [3, 4, 5]  # the longest run
+    assert source_files._fill_gaps([0, 0, 4, 0, 7, 0]) == [2, 3, 4, 5, 7, 8]
     assert source_files._fill_gaps([0, 0]) == [0, 0]
