@@ -21,6 +21,7 @@ from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageErro
 from arena.paths import Paths
 from arena.players import make_player
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
+from arena.records.header import read_header
 from arena.records.index import Store
 from arena.records.json_lines import append_line
 from arena.records.run_record import view
@@ -177,7 +178,9 @@ async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, p
         event for event in told(match, paths) if isinstance(event, events.Submitted) and event.side == "left"
     )
     assert (submitted.sha256, submitted.files) == (read_kernel(folder).sha256, {"helper.py": b"one"})
-    assert match.state.left.attempts[0].kernel.files == submitted.files
+    left = match.state.left.attempts[0]
+    assert left.kernel.files == submitted.files
+    assert read_header(paths.runs / f"{left.judged.run_id}.jsonl").kernel_path == str(folder)
 
 
 async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:

@@ -69,17 +69,6 @@ def test_agreed_side_can_give_up_but_not_reverse() -> None:
     assert duel.left.best is None
 
 
-def test_a_new_attempt_starts_an_empty_text() -> None:
-    duel = state(
-        events.SideWrote(side="right", attempt=1, text="def "),
-        events.SideWrote(side="right", attempt=1, text="solution"),
-        events.SideWrote(side="right", attempt=2, text="again"),
-    )
-    assert (duel.right.writing, duel.right.text) == (2, "again")
-    duel.apply(events.Submitted(side="right", attempt=2, sha256="", source="again"))
-    assert duel.right.writing == 0
-
-
 def test_a_verdict_belongs_to_its_attempt() -> None:
     duel = state(
         events.Submitted(side="left", attempt=1, sha256="a", source=""),

@@ -31,7 +31,10 @@ def seen(state: DuelState, event: events.AnyDuelEvent) -> list[str]:
             side = state.side(name)
             told = words.final_status(state, name, brief) if state.ended else words.status(side, now, 2.0, brief)
             lines += [words.pane_title(state, name, width // 2), told.markup]
-            lines += [words.attempts(side, name, name, state.over).markup, f"race: {points_of(state, name)}"]
+            lines += [
+                words.attempts(side, name, name, state.over).markup,
+                f"race: {points_of(state, name)} {side.text!r}",
+            ]
     return [*lines, words.stage_line(state, now).markup, abandoned_words(state)]
 
 
