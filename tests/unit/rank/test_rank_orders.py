@@ -216,9 +216,9 @@ def test_a_batch_gets_inputs_and_is_looked_at(on_ranks: Callable[..., list[Any]]
         found += [len(run.module.calls) - checked, run.compare(1, 2)]
         assert run.draw(1) == []
         run.kernel.rank.outputs[run.layout.out_bytes :] = run.number  # after the comparison
-        return [*found, run.draw(1), run.oracle(messages.CheckPoison([0]))]
+        return [*found, run.draw(2), run.oracle(messages.CheckPoison([0]))]
 
-    assert on_ranks(work) == [[5, 2, False, True, False, False, 5, PASSED, [], [0]]] * 2
+    assert on_ranks(work) == [[5, 2, False, True, False, False, 5, PASSED, [0], [0]]] * 2
 
 
 def test_constant_inputs_of_upstream_are_not_timed(on_ranks: Callable[..., list[Any]]) -> None:
