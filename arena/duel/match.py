@@ -276,7 +276,7 @@ class Match:
             await asyncio.gather(*self._playing.values())
         finally:
             clock.cancel()
-        await asyncio.gather(*list(self._judgements), return_exceptions=True)
+        await asyncio.gather(*self._judgements, return_exceptions=True)
 
     async def _run_clock(self) -> None:
         while self.state.remaining(self.now) != 0.0:

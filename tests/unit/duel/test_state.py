@@ -82,18 +82,6 @@ def test_a_verdict_belongs_to_its_attempt() -> None:
     assert duel.left.attempts[1].judged is None
 
 
-def test_second_pause_and_resume_without_one_change_nothing() -> None:
-    duel = state(
-        events.Resumed(at=1.0),
-        events.Paused(at=10.0),
-        events.Paused(at=20.0),
-        events.Resumed(at=30.0),
-        events.Resumed(at=40.0),
-    )
-    assert (duel.clock(50.0), duel.at) == (30.0, 40.0)
-    assert state(minutes=None).remaining(5.0) is None
-
-
 def test_one_right_kernel_wins_without_a_final() -> None:
     duel = state(*handed_in("left", 1, Verdict.WRONG_RESULT), *handed_in("right", 1))
     duel.left.usd = 0.5

@@ -5,6 +5,7 @@ import email.utils
 import json
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import msgspec
@@ -308,6 +309,15 @@ async def test_a_request_that_reaches_nobody_costs_nothing(model_server: ModelSe
         with pytest.raises(PlayerFailed, match=why):
             await ask(asked)
         assert asked.budget.spent == Spent()
+
+
+async def test_only_late_answers_cost(model_server: ModelServer) -> None:
+    for late, said in (httpx.ConnectTimeout, "no connection in time"), (httpx.ReadTimeout, "no data for"):
+        asked = player(model_server, retries=0)
+        asked._stream._client = httpx.AsyncClient(transport=httpx.MockTransport(Mock(side_effect=late("late"))))
+        with pytest.raises(PlayerFailed, match=said):
+            await ask(asked)
+        assert bool(asked.budget.spent.tokens) is (late is httpx.ReadTimeout)
 
 
 async def test_key_that_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:
