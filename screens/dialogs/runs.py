@@ -33,7 +33,7 @@ ALIKE = ("player", "kernel", "setting", "clock")
 """Columns that are left out if all rows have the same in them."""
 
 
-class RunsDialog(Dialog[Kernel | tuple[Kernel | None, Contender] | None]):
+class RunsDialog(Dialog[Kernel | Contender | None]):
     """All players' runs of a problem, the newest first. A subclass shows more below the table."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("runs.tcss")]
@@ -163,7 +163,7 @@ class RunsDialog(Dialog[Kernel | tuple[Kernel | None, Contender] | None]):
         elif name == "verdict" and self.runs_now(entry):
             words, colour = "running", "accent"
         elif name == "note":
-            words = figures.cut(words, max(8, min(40, self.size.width - 91)))  # the other columns have up to 91
+            words = figures.cut(words, 40)
         elif isinstance(entry, RunRecord) and name == "verdict" and not entry.voided:
             words, colour = figures.verdict_words(entry.verdict), figures.verdict_style(entry.verdict)
         elif isinstance(entry, RunRecord) and name == "speedup" and entry.outcome:

@@ -134,12 +134,12 @@ class EditingScreen(BaseScreen):
 
         self.app.push_screen(HistoryScreen(self.session, self.buffer.kernel, self.view), self._restore)
 
-    def _restore(self, chosen: Kernel | tuple[Kernel | None, Contender] | None) -> None:
-        if isinstance(chosen, tuple):
+    def _restore(self, chosen: Kernel | Contender | None) -> None:
+        if isinstance(chosen, Contender):
             if self.may_run():
                 if not self.has_class("-wide"):
                     self.go_to("answer")
-                self.start(self.session.run(chosen[0] or self.buffer.kernel, chosen[1]), "run")
+                self.start(self.session.run(self.buffer.kernel, chosen), "run")
         elif chosen is not None and self.may_edit():
             self.put(chosen, "Restored into the editor.")
 

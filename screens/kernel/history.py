@@ -27,7 +27,7 @@ _KEPT = "Every kernel that you save or run is kept here, with its verdict and sp
 
 
 class HistoryScreen(RunsDialog):
-    """Dismisses with the kernel to restore; or with a revision and what to time against it, None for the editor's kernel."""
+    """Dismisses with the kernel to restore, or with the revision to time the editor's text against."""
 
     CSS_PATH: ClassVar[Any] = [*RunsDialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     HEAD: ClassVar[str] = "History"
@@ -36,7 +36,7 @@ class HistoryScreen(RunsDialog):
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor, or with a marked one"),
         Binding("f", "one_file", "only the file in front, or all files"),
-        Binding("t", "time", "time the editor's kernel, or a marked one, against it"),
+        Binding("t", "time", "time the editor's kernel against it"),
     ]
 
     def __init__(self, session: KernelSession, kernel: Kernel, file: str) -> None:
@@ -173,21 +173,21 @@ class HistoryScreen(RunsDialog):
         super().action_back()
 
     def action_time(self) -> None:
-        """Times the editor's kernel or a marked one against this revision, in one run. Asks for a second press if in doubt."""
+        """Times the editor's kernel against the revision under the cursor, in one run. Asks for a second press if in doubt."""
         entry, kernel = self.current, self._kernel
         if entry is not None and kernel is not None:
             said = figures.verdict_words(entry.verdict) if isinstance(entry, RunRecord) else "not judged yet"
             passed = isinstance(entry, RunRecord) and entry.verdict is Verdict.PASS
             wrong = "" if passed else f"This revision is {said}."
-            beside, of = self._beside
-            same = "It is the text in the editor." if beside is self.editors and self.is_here(entry) else ""
+            same = "It is the text in the editor." if self.is_here(entry) else ""
             doubt = " ".join(filter(None, [wrong, same, "A run is in progress." if self.session.judging else ""]))
             if doubt and self._sure_of != entry:
                 self._sure_of = entry
-                self.app.notify(f"{doubt} t again times the {of}'s text against it.", severity="warning", markup=False)
+                words = f"{doubt} t again times the editor's kernel against it."
+                self.app.notify(words, severity="warning", markup=False)
                 return
             name = f"revision-{entry.sha256[:8]}{f'/{MAIN}' if kernel.files else '.py'}"
-            self.dismiss((None if beside is self.editors else beside, Contender(name, kernel.source, kernel.files)))
+            self.dismiss(Contender(name, kernel.source, kernel.files))
 
     async def follow(self) -> None:
         await super().follow()

@@ -283,4 +283,4 @@ async def test_history_names_other_kernels_and_times_against_one(
         await pilot.press("t")
         await until(pilot, lambda: " against " in screen.session.verdict_of(screen.buffer.kernel))
         assert screen.session._judged.versus.source == "pass"
-        assert screen.session._judged.source == "pass\n# two"  # the marked one, not what was typed
+        assert screen.session._judged.source == "pass\n# three"
