@@ -83,7 +83,7 @@ def test_a_models_work_is_told_after_every_event(snapshot, monkeypatch: pytest.M
 def test_a_sweep_is_told_after_every_line(snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.sweep.time.localtime", time.gmtime)
     grid = SweepGrid(Voids([Void(at=1.0, note="another\x1b program", by="anna", run="void")]))
-    told = []
+    told = [str(SweepGrid().total)]
     for line in map(decode_line, (RECORDINGS / "sweep.jsonl").read_bytes().splitlines()):
         grid.apply(line)
         told.append(f"--- {type(line).__name__}: {standing_words(grid, grid.last_at + 4.0)}, {grid.left_s} s left")
