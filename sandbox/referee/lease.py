@@ -169,8 +169,9 @@ class Lease:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not _is_at(file, path):  # its owner has replaced the file: a lock on the old one keeps nobody out
+                    replacement = _open(path)
                     os.close(file)
-                    self._files[name] = file = _open(path)
+                    self._files[name] = file = replacement
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not _is_at(file, path):
                         raise BlockingIOError

@@ -232,6 +232,11 @@ def test_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
     assert first.take()
     assert not second.take()
     assert not Lease(["cores"], tmp_path).take()
+    (tmp_path / "pkb-arena-lease-cores").unlink()
+    (tmp_path / "pkb-arena-lease-cores").mkdir()
+    with pytest.raises(OSError, match="no plain file"):
+        first.take()
+    first.close()
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
