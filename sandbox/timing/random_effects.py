@@ -25,7 +25,7 @@ MOST_SHARE, APART, FEW_APART = 0.75, 3.0, 8
 """It is slow as well if it lies so many times the width of the narrowest 75 % of its side's batches above them: 8
 standard deviations of normal noise, and twice as many with so few batches. On H200 one NCCL call in a hundred takes 0.7 ms
 longer, which is 6 % of a batch."""
-MOVED = 1.5
+MOVED = 2.5
 """Standard deviations by which a side's quartile is moved, to see how much the pairs that are kept depend on it."""
 OWN_SLOW = 2.33
 """Normal deviate (one-sided, 1 %) above which the slow batches of the contender are more than chance explains."""
