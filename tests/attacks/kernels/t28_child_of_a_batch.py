@@ -1,4 +1,4 @@
-# expect: WRONG_RESULT | LATE_OUTPUT | WRONG_STRUCTURE | BASELINE_DISTURBED | TIMEOUT | PASS
+# expect: WRONG_RESULT | LATE_OUTPUT | WRONG_STRUCTURE | BASELINE_DISTURBED | TIMEOUT | PROTOCOL | PASS
 # not_faster: yes
 # twin: honest_shared_scratch
 """Says DONE at once; a child that was born in the batch does its work meanwhile. Zombies make looking for newcomers slow."""
